@@ -44,7 +44,7 @@ static uint64_t mail_at(const struct target *t, size_t offset)
 }
 
 /* The kernel lists threads in the order in which they were made. */
-static pid_t newest(const struct target *t)
+static pid_t newest_thread(const struct target *t)
 {
     struct proc_numbers all;
     struct proc_number one;
@@ -69,7 +69,7 @@ static int wait_begun(struct target *t, uint64_t *ret_tid)
 {
     struct starved looks;
     uint64_t now = clock_monotonic(), end = now + t->timeout_ns;
-    starved_begin(&looks, t->pid, newest(t), /* from_birth= */ true);
+    starved_begin(&looks, t->pid, newest_thread(t), /* from_birth= */ true);
     *ret_tid = 0;
     while (*ret_tid == 0) {
         if (stack_read(t->view, mail_at(t, offsetof(struct helper_mail, tid)), ret_tid,
@@ -111,14 +111,14 @@ static pid_t seen_from_here(const struct target *t, uint64_t number)
 
 /* It loads the library, which takes milliseconds, and makes the core's first thread: not in the
  * real-time class, and not on the one CPU, of the thread that was borrowed. */
-static void settle(const struct target *t, pid_t tid)
+static void copy_schedule(const struct target *t, pid_t tid)
 {
     struct schedule s;
     schedule_of(t->pid, &s);
     schedule_apply(tid, &s);
 }
 
-static int create(struct target *t, uint64_t *ret_result)
+static int create_thread(struct target *t, uint64_t *ret_result)
 {
     const struct helper_mail mail = {.pthread_detach = t->pthread_detach,
                                      .patience = PATIENCE,
@@ -144,7 +144,7 @@ int helper_make(struct target *t)
     uint64_t result, tid;
     if (!t->pthread_create || !t->pthread_detach || !t->munmap || t->result->target_stopped)
         return 0;
-    int rc = create(t, &result);
+    int rc = create_thread(t, &result);
     if (rc < 0 || result != 0) /* no more threads: the borrowed one does it all */
         return rc;
     (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof(t->errno_kept));
@@ -155,7 +155,7 @@ int helper_make(struct target *t)
     rc = wait_begun(t, &tid);
     pid_t seen = rc == 0 ? seen_from_here(t, tid) : 0;
     if (rc == 0)
-        settle(t, seen);
+        copy_schedule(t, seen);
     if (rc == 0)
         rc = tracee_seize(t, seen);
     if (rc < 0)

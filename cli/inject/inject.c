@@ -43,8 +43,8 @@
 #define MFD_NOEXEC_SEAL 8u
 #endif
 
-static int remote(struct target *t, uint64_t number, const uint64_t a[6], const char *what,
-                  uint64_t *ret)
+static int call_remote(struct target *t, uint64_t number, const uint64_t a[6], const char *what,
+                       uint64_t *ret)
 {
     int rc = tracee_syscall(t, number, a, ret);
     if (rc == 0 && *ret > UINT64_MAX - 4096) {
@@ -65,13 +65,13 @@ static int make_scratch(struct target *t)
     const uint64_t data[6] = {
         0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, private | MAP_NORESERVE, none, 0};
     uint64_t at;
-    int rc = remote(t, SYS_mmap, data, "memory", &at);
+    int rc = call_remote(t, SYS_mmap, data, "memory", &at);
     if (rc < 0)
         return rc;
     t->scratch = at;
     const uint64_t code[6] = {at + SCRATCH_STUB,   STUB_BYTES, PROT_READ | PROT_EXEC,
                               private | MAP_FIXED, none,       0};
-    rc = remote(t, SYS_mmap, code, "executable memory", &at);
+    rc = call_remote(t, SYS_mmap, code, "executable memory", &at);
     if (rc < 0)
         return rc;
     t->stub = at;
@@ -114,7 +114,7 @@ static bool fd_is_ours(const struct target *t)
 }
 
 /* Puts back what was made, as far as it was made. */
-static void undo(struct target *t)
+static void undo_entry(struct target *t)
 {
     uint64_t ignored;
     int closed;
@@ -278,7 +278,7 @@ int core_refused(pid_t pid, int code)
     return err_set(code, "the core in process %d did not start: %s", pid, strerror(-code));
 }
 
-static int start(struct target *t, uint64_t function, struct buf *settings)
+static int start_core(struct target *t, uint64_t function, struct buf *settings)
 {
     uint64_t value;
     int rc = tracee_write(t, t->scratch + SCRATCH_SETTINGS, buf_text(settings), settings->size + 1);
@@ -343,7 +343,7 @@ static int use_thread(struct target *t, const struct library *l, struct buf *set
         rc = err_set(-ESTALE, "process %d closes file descriptors that it did not open", t->pid);
     if (rc == 0 && !function)
         rc = library_load(t, l, path, &function);
-    return rc < 0 ? rc : start(t, function, settings);
+    return rc < 0 ? rc : start_core(t, function, settings);
 }
 
 static int check_present(struct target *t, const struct library *l)
@@ -358,7 +358,7 @@ static int check_present(struct target *t, const struct library *l)
     return 0;
 }
 
-static int prepare(struct target *t)
+static int prepare_thread(struct target *t)
 {
     char path[40];
     int rc = check_target(t);
@@ -386,7 +386,7 @@ static int prepare(struct target *t)
     return rc;
 }
 
-static void done(struct target *t)
+static void close_target(struct target *t)
 {
     for (int i = 0; i < ARCH_SETS; i++)
         free(t->sets[i]);
@@ -395,8 +395,8 @@ static void done(struct target *t)
     stack_process_free(t->view);
 }
 
-static int enter(struct target *t, const struct library *l, const struct inject_options *o,
-                 struct buf *settings)
+static int enter_target(struct target *t, const struct library *l, const struct inject_options *o,
+                        struct buf *settings)
 {
     sigset_t all, kept;
     char why[ERR_TEXT_BYTES];
@@ -416,7 +416,7 @@ static int enter(struct target *t, const struct library *l, const struct inject_
         kill(t->pid, 0) == 0)
         rc = err_set(-ESTALE, "process %d keeps starting other programs (exec)", t->pid);
     (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_text() : "");
-    undo(t); /* may set another reason */
+    undo_entry(t); /* may set another reason */
     (void)pthread_sigmask(SIG_SETMASK, &kept, NULL);
     if (rc < 0 && t->result->filtered[0])
         return err_set(rc, "%s; its seccomp filter refuses %s", why, t->result->filtered);
@@ -429,7 +429,7 @@ static int inject_once(const struct inject_options *o, struct library *l, struct
     struct target t = {
         .pid = o->pid, .fd = -1, .own_fd = -1, .folder = -1, .mem = -1, .result = result};
     t.timeout_ns = o->timeout_ns ? o->timeout_ns : DEFAULT_TIMEOUT_NS;
-    int rc = prepare(&t);
+    int rc = prepare_thread(&t);
     if (rc == 0)
         rc = check_present(&t, l);
     if (rc == 0 && t.one_libc) {
@@ -437,8 +437,8 @@ static int inject_once(const struct inject_options *o, struct library *l, struct
         library_need_not(l, "libdl.so.2");
     }
     if (rc == 0)
-        rc = enter(&t, l, o, settings);
-    done(&t);
+        rc = enter_target(&t, l, o, settings);
+    close_target(&t);
     return rc;
 }
 
@@ -514,7 +514,7 @@ static bool wait_worker(pid_t worker)
 }
 
 /* While a thread is stopped nobody should come before us.  Without the right to it, as we are. */
-static void hurry(void)
+static void raise_priority(void)
 {
     struct sched_param first = {.sched_priority = 1};
     if (sched_setscheduler(0, SCHED_RR, &first) == -1)
@@ -536,7 +536,7 @@ int inject_into(const struct inject_options *o, struct inject_result *ret)
     (void)pthread_sigmask(SIG_BLOCK, &all, &kept);
     pid_t worker = fork();
     if (worker == 0) {
-        hurry();
+        raise_priority();
         answer->rc = inject_here(o, &answer->result);
         (void)snprintf(answer->why, sizeof(answer->why), "%s", answer->rc < 0 ? err_text() : "");
         _exit(0);

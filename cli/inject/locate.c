@@ -130,7 +130,7 @@ static int by_start(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-static int avoid(struct target *t, uint64_t start, uint64_t end, const char *what)
+static int add_unsafe_range(struct target *t, uint64_t start, uint64_t end, const char *what)
 {
     if (t->n_avoid == AVOID_MAX)
         return err_set(-E2BIG, "process %d has more than %d regions that are not safe points",
@@ -167,15 +167,15 @@ static int avoid_in_libc(struct target *t, const struct stack_module *libc)
         if (!one->allocates && one->start > high && one->start < end)
             end = one->start;
     }
-    rc = low < high ? avoid(t, start, end, "malloc")
+    rc = low < high ? add_unsafe_range(t, start, end, "malloc")
                     : err_set(-ENOEXEC, "%s of process %d has no malloc", libc->path, t->pid);
     for (size_t i = 0; i < f.n && rc == 0; i++) {
         size_t next = i + 1;
         while (next < f.n && f.list[next].start == f.list[i].start)
             next++;
         if (f.list[i].avoid)
-            rc = avoid(t, f.list[i].start, next < f.n ? f.list[next].start : libc->end,
-                       f.list[i].avoid);
+            rc = add_unsafe_range(t, f.list[i].start, next < f.n ? f.list[next].start : libc->end,
+                                  f.list[i].avoid);
     }
     free(f.list);
     return rc;
@@ -258,7 +258,7 @@ static int avoid_public(void *arg, const char *name, uint64_t start, uint64_t si
     const char *found;
     if (one_of(name, malloc_names, sizeof(malloc_names) / sizeof(*malloc_names), &found) ||
         strncmp(name, "_Zn", 3) == 0 || strncmp(name, "_Zd", 3) == 0) /* operators new, delete */
-        return avoid(arg, start, start + size, name);
+        return add_unsafe_range(arg, start, start + size, name);
     return 0;
 }
 
@@ -308,7 +308,7 @@ static int look_at_module(void *arg, const struct stack_module *m)
     const char *slash = strrchr(m->path, '/');
     int rc = 0;
     for (uint32_t i = 0; i < m->n_text && rc == 0; i++)
-        rc = avoid(t, m->text[i].start, m->text[i].end, slash ? slash + 1 : m->path);
+        rc = add_unsafe_range(t, m->text[i].start, m->text[i].end, slash ? slash + 1 : m->path);
     return rc;
 }
 
@@ -403,7 +403,7 @@ static int look_around(struct target *t, const struct stack_module *libc)
     t->n_avoid = t->n_caves = 0;
     if (loader) {
         t->loader = (struct stack_range){loader->base, loader->end};
-        rc = avoid(t, loader->base, loader->end, "the loader");
+        rc = add_unsafe_range(t, loader->base, loader->end, "the loader");
     }
     if (rc == 0)
         rc = find_dlopen(t, libc);

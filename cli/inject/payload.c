@@ -15,7 +15,7 @@
 #include "cli/inject/internal.h"
 #include "sdk/lib/elf_view.h"
 
-static bool holds(const struct library *l, uint64_t offset, uint64_t size)
+static bool has_range(const struct library *l, uint64_t offset, uint64_t size)
 {
     return offset <= l->file_size && size <= l->file_size - offset;
 }
@@ -29,7 +29,7 @@ static void *bytes_at(const struct library *l, uint64_t address, uint64_t size)
         const Elf64_Phdr *s = &segments[i];
         uint64_t at = address - s->p_vaddr;
         if (s->p_type == PT_LOAD && address >= s->p_vaddr && at <= s->p_filesz &&
-            size <= s->p_filesz - at && holds(l, s->p_offset, s->p_filesz))
+            size <= s->p_filesz - at && has_range(l, s->p_offset, s->p_filesz))
             return l->bytes + s->p_offset + at;
     }
     return NULL;
@@ -68,7 +68,7 @@ static int read_symbols(struct library *l, const char *path)
     Elf64_Ehdr *e = (void *)l->bytes;
     if (l->file_size < sizeof(*e) || memcmp(e->e_ident, ELFMAG, SELFMAG) != 0 ||
         e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_machine != ARCH_MACHINE || e->e_phoff % 8 ||
-        !holds(l, e->e_phoff, e->e_phnum * sizeof(Elf64_Phdr)))
+        !has_range(l, e->e_phoff, e->e_phnum * sizeof(Elf64_Phdr)))
         return err_set(-ENOEXEC, "'%s' is no " ARCH_NAME " library", path);
     struct elf_view v;
     uint64_t version;

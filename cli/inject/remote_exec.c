@@ -102,7 +102,7 @@ static int find_thread(struct remote *r)
     return 0;
 }
 
-static int put(const struct remote *r, uint64_t address, const void *data, size_t size)
+static int write_remote(const struct remote *r, uint64_t address, const void *data, size_t size)
 {
     struct iovec here = {(void *)(uintptr_t)data, size};
     struct iovec there = {(void *)(uintptr_t)address, size};
@@ -210,17 +210,17 @@ static int make_files(struct remote *r, const struct library *l, struct buf *set
 /* CPython's own order.  The breaker's other bits may change between our two looks at it, as they
  * may when sys.remote_exec() does this: a signal or a wish for the GIL is then seen a little later.
  */
-static int ask(struct remote *r)
+static int ask_interpreter(struct remote *r)
 {
     char path[NAME_BYTES + 8];
     const int32_t one = 1;
     int n = snprintf(path, sizeof(path), "%s.py", r->name);
-    int rc = (uint64_t)n < r->room ? put(r, r->path, path, (size_t)n + 1) : -E2BIG;
+    int rc = (uint64_t)n < r->room ? write_remote(r, r->path, path, (size_t)n + 1) : -E2BIG;
     if (rc == 0)
-        rc = put(r, r->pending, &one, sizeof(one));
+        rc = write_remote(r, r->pending, &one, sizeof(one));
     stack_process_refresh(r->view, /* maps_too= */ false);
     uint64_t breaker = word_at(r, r->breaker) | PLEASE_STOP;
-    return rc < 0 ? rc : put(r, r->breaker, &breaker, sizeof(breaker));
+    return rc < 0 ? rc : write_remote(r, r->breaker, &breaker, sizeof(breaker));
 }
 
 static bool is_answered(const struct remote *r, struct buf *answer)
@@ -250,13 +250,13 @@ static bool wait_answer(const struct remote *r, uint64_t timeout_ns, struct buf 
 
 /* Nobody came: take the wish back.  If it was being granted just then, its script must find its
  * files, so there is a second wait. */
-static bool withdraw(struct remote *r, uint64_t timeout_ns, struct buf *answer)
+static bool withdraw_request(struct remote *r, uint64_t timeout_ns, struct buf *answer)
 {
     const int32_t none = 0;
     int32_t pending = 0;
     stack_process_refresh(r->view, /* maps_too= */ false);
     bool waits = stack_read(r->view, r->pending, &pending, sizeof(pending)) == 0 && pending;
-    (void)put(r, r->pending, &none, sizeof(none));
+    (void)write_remote(r, r->pending, &none, sizeof(none));
     return wait_answer(r, waits ? NS_PER_S / 10 : timeout_ns, answer);
 }
 
@@ -278,12 +278,12 @@ static int run_script(struct remote *r, const struct inject_options *o, struct i
     struct buf answer;
     uint64_t timeout_ns = o->timeout_ns ? o->timeout_ns : DEFAULT_NS;
     buf_init(&answer, 4096);
-    int rc = ask(r);
+    int rc = ask_interpreter(r);
     if (rc < 0)
         rc = rc == -EPERM ? inject_no_permission(r->pid, rc)
                           : err_set(rc, "cannot write to the memory of process %d: %s", r->pid,
                                     strerror(-rc));
-    else if (wait_answer(r, timeout_ns, &answer) || withdraw(r, timeout_ns, &answer))
+    else if (wait_answer(r, timeout_ns, &answer) || withdraw_request(r, timeout_ns, &answer))
         rc = read_answer(r, &answer, ret);
     else
         rc = err_set(-EAGAIN,

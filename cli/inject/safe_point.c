@@ -38,12 +38,12 @@ static const char *must_avoid(const struct target *t, uint64_t ip)
     return NULL;
 }
 
-static bool within(struct stack_range r, uint64_t ip)
+static bool is_in_range(struct stack_range r, uint64_t ip)
 {
     return ip >= r.start && ip < r.end;
 }
 
-static bool unsafe(struct target *t, const char *what, int frame)
+static bool is_unsafe(struct target *t, const char *what, int frame)
 {
     (void)snprintf(t->why_unsafe, sizeof(t->why_unsafe), "thread %d was in %s (frame %d)", t->tid,
                    what, frame);
@@ -58,23 +58,23 @@ bool safe_point_inspect(struct target *t, const arch_registers *r)
     arch_to_stack(r, &registers);
     int n = stack_unwind(t->view, &registers, frames, STACK_FRAMES_MAX, &end);
     if (n <= 0)
-        return unsafe(t, "its stack could not be read", 0);
+        return is_unsafe(t, "its stack could not be read", 0);
     for (int i = 0; i < n; i++) {
         uint64_t ip =
             frames[i].ip - (i > 0); /* a return address may be the next function's first */
         /* A thread that waits to join holds nothing; main() of many programs does nothing else. */
         const char *what = must_avoid(t, ip);
         if (what && !(strcmp(what, "pthread_join") == 0 && arch_waits_in(r) == SYS_futex))
-            return unsafe(t, what, i);
-        own_code = own_code || (!within(t->libc, ip) && !within(t->loader, ip));
+            return is_unsafe(t, what, i);
+        own_code = own_code || (!is_in_range(t->libc, ip) && !is_in_range(t->loader, ip));
     }
     /* malloc never calls out: code that is not libc's, above which nothing was found, is no lock's.
      * But libc's own assembler without a table may have been called by anybody. */
     uint64_t last = frames[n - 1].ip - (n > 1);
-    if (end == STACK_END_LOST && (within(t->libc, last) || within(t->loader, last)))
-        return unsafe(t, "libc, callers unknown", n - 1);
+    if (end == STACK_END_LOST && (is_in_range(t->libc, last) || is_in_range(t->loader, last)))
+        return is_unsafe(t, "libc, callers unknown", n - 1);
     if (!own_code) /* a thread that begins or ends */
-        return unsafe(t, "libc only", n - 1);
+        return is_unsafe(t, "libc only", n - 1);
     return true;
 }
 
@@ -83,9 +83,9 @@ bool safe_point_is_safe(struct target *t)
     stack_process_refresh(t->view, /* maps_too= */ false);
     uint64_t word; /* tracee.c writes what brings the thread back below its stack */
     if (in_restartable_sequence(t))
-        return unsafe(t, "in a restartable sequence", 0);
+        return is_unsafe(t, "in a restartable sequence", 0);
     if (stack_read(t->view, arch_block_at(&t->registers), &word, sizeof(word)) < 0)
-        return unsafe(t, "the last bytes of its stack", 0);
+        return is_unsafe(t, "the last bytes of its stack", 0);
     return safe_point_inspect(t, &t->registers);
 }
 

@@ -44,7 +44,7 @@ struct filter_run {
     bool seen[WAYS_MAX]; /* one way came here knowing nothing: the next would find the same */
 };
 
-static struct number operate(uint16_t code, struct number x, struct number y)
+static struct number compute_number(uint16_t code, struct number x, struct number y)
 {
     uint32_t a = x.value, b = y.value, r = a;
     switch (BPF_OP(code)) {
@@ -81,7 +81,7 @@ static struct number operate(uint16_t code, struct number x, struct number y)
     return (struct number){r, x.known && y.known};
 }
 
-static bool jumps(uint16_t code, uint32_t a, uint32_t b)
+static bool is_jump_taken(uint16_t code, uint32_t a, uint32_t b)
 {
     switch (BPF_OP(code)) {
     case BPF_JEQ:
@@ -96,8 +96,8 @@ static bool jumps(uint16_t code, uint32_t a, uint32_t b)
     return false;
 }
 
-static struct number loaded(const struct filter_run *r, const struct way *w,
-                            const struct sock_filter *s)
+static struct number load_number(const struct filter_run *r, const struct way *w,
+                                 const struct sock_filter *s)
 {
     uint32_t word = s->k / 4;
     switch (BPF_MODE(s->code)) {
@@ -113,7 +113,7 @@ static struct number loaded(const struct filter_run *r, const struct way *w,
     return (struct number){s->k, true};
 }
 
-static void returns(struct filter_run *r, struct number action)
+static void note_return(struct filter_run *r, struct number action)
 {
     switch (action.value & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ERRNO:
@@ -137,11 +137,11 @@ static void push_way(struct filter_run *r, struct way w)
         r->ways[r->n_ways++] = w;
 }
 
-static void branch(struct filter_run *r, struct way *w, const struct sock_filter *s)
+static void follow_branch(struct filter_run *r, struct way *w, const struct sock_filter *s)
 {
     struct number operand = BPF_SRC(s->code) == BPF_X ? w->x : (struct number){s->k, true};
     if (w->a.known && operand.known) {
-        w->at += jumps(s->code, w->a.value, operand.value) ? s->jt : s->jf;
+        w->at += is_jump_taken(s->code, w->a.value, operand.value) ? s->jt : s->jf;
         return;
     }
     struct way other = *w;
@@ -152,7 +152,7 @@ static void branch(struct filter_run *r, struct way *w, const struct sock_filter
 }
 
 /* One way to its end. */
-static void follow(struct filter_run *r, struct way w)
+static void follow_way(struct filter_run *r, struct way w)
 {
     while (w.at < r->n) {
         const struct sock_filter *s = &r->program[w.at];
@@ -168,10 +168,10 @@ static void follow(struct filter_run *r, struct way w)
                   BPF_CLASS(s->code) != BPF_STX && BPF_CLASS(s->code) != BPF_MISC;
         switch (BPF_CLASS(s->code)) {
         case BPF_LD:
-            w.a = loaded(r, &w, s);
+            w.a = load_number(r, &w, s);
             break;
         case BPF_LDX:
-            w.x = loaded(r, &w, s);
+            w.x = load_number(r, &w, s);
             break;
         case BPF_ST:
             w.memory[s->k % BPF_MEMWORDS] = w.a;
@@ -180,17 +180,17 @@ static void follow(struct filter_run *r, struct way w)
             w.memory[s->k % BPF_MEMWORDS] = w.x;
             break;
         case BPF_ALU:
-            w.a = operate(s->code, w.a,
-                          BPF_SRC(s->code) == BPF_X ? w.x : (struct number){s->k, true});
+            w.a = compute_number(s->code, w.a,
+                                 BPF_SRC(s->code) == BPF_X ? w.x : (struct number){s->k, true});
             break;
         case BPF_JMP:
             if (BPF_OP(s->code) == BPF_JA)
                 w.at += s->k;
             else
-                branch(r, &w, s);
+                follow_branch(r, &w, s);
             break;
         case BPF_RET:
-            returns(r, BPF_RVAL(s->code) == BPF_A ? w.a : (struct number){s->k, true});
+            note_return(r, BPF_RVAL(s->code) == BPF_A ? w.a : (struct number){s->k, true});
             return;
         case BPF_MISC:
             if (BPF_MISCOP(s->code) == BPF_TAX)
@@ -214,7 +214,7 @@ static void try_choice(struct filter_run *r)
     r->n_ways = r->steps = 0;
     push_way(r, first);
     while (r->n_ways > 0 && !(r->says & SAYS_ANYTHING))
-        follow(r, r->ways[--r->n_ways]);
+        follow_way(r, r->ways[--r->n_ways]);
 }
 
 /* The next choice of one value for each argument that is known; false: there were all. */

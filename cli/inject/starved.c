@@ -58,7 +58,7 @@ static void look_at(struct starved *s, pid_t tid)
         starved_take(s, tid, stat.state, &has, s->looked_ns);
 }
 
-static void look(struct starved *s, uint64_t now_ns)
+static void look_at_process(struct starved *s, uint64_t now_ns)
 {
     struct proc_numbers all;
     struct proc_number one;
@@ -85,7 +85,7 @@ void starved_begin(struct starved *s, pid_t pid, pid_t only, bool from_birth)
 void starved_look(struct starved *s, uint64_t now_ns)
 {
     if (s->looked_ns == 0 || now_ns - s->looked_ns >= LOOK_NS)
-        look(s, now_ns);
+        look_at_process(s, now_ns);
 }
 
 uint64_t starved_ns(const struct starved *s)
@@ -100,7 +100,7 @@ uint64_t starved_ns(const struct starved *s)
 void starved_words(struct starved *s, uint64_t waited_ns, char *ret, size_t size)
 {
     ret[0] = '\0';
-    look(s, clock_monotonic());
+    look_at_process(s, clock_monotonic());
     if (starved_ns(s) >= waited_ns / 2) /* they are some: this may be more than was waited */
         (void)snprintf(ret, size,
                        "; %s got no processor for most of these %.1f s: the "

@@ -31,7 +31,7 @@ struct rights {
 };
 
 /* By the system calls, which are for the calling thread; libc's would change all. */
-static void be(uid_t uid, gid_t gid)
+static void become_user(uid_t uid, gid_t gid)
 {
     (void)syscall(SYS_setfsgid, gid);
     (void)syscall(SYS_setfsuid, uid);
@@ -41,7 +41,7 @@ static void rights_back(struct rights *r)
 {
     if (!r->taken)
         return;
-    be(geteuid(), getegid());
+    become_user(geteuid(), getegid());
     if (r->n_groups >= 0)
         (void)!syscall(SYS_setgroups, r->n_groups, r->groups);
 }
@@ -63,7 +63,7 @@ static int rights_take(pid_t pid, struct rights *ret)
     ret->n_groups = (int)syscall(SYS_getgroups, GROUPS_MAX, ret->groups);
     if (ret->n_groups >= 0 && syscall(SYS_setgroups, 0, NULL) == -1)
         ret->n_groups = -1; /* a user namespace that may not: ours are its own, then */
-    be(uid, gid);
+    become_user(uid, gid);
     if ((uid_t)syscall(SYS_setfsuid, uid) == uid && (gid_t)syscall(SYS_setfsgid, gid) == gid)
         return 0;
     rights_back(ret);

@@ -30,7 +30,7 @@
 #define PTRACE_O_SUSPEND_SECCOMP (1 << 21) /* linux/ptrace.h, Linux 4.3 */
 #endif
 
-static void nap(uint64_t ns)
+static void wait_ns(uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (int32_t)(ns % NS_PER_S)};
     if (ns > 0)
@@ -46,7 +46,7 @@ bool interrupted(void)
             sigismember(&set, SIGHUP) == 1);
 }
 
-static int gone(struct target *t)
+static int report_gone(struct target *t)
 {
     t->seized = t->stopped = false;
     return err_set(-ESRCH, "process %d or its thread %d ended while it was being inspected", t->pid,
@@ -65,9 +65,9 @@ static int wait_stop(struct target *t, uint64_t timeout_ns, struct starved *look
     for (unsigned spins = 0;; spins++) {
         pid_t got = waitpid(t->tid, ret_status, __WALL | WNOHANG);
         if (got == t->tid)
-            return WIFSTOPPED(*ret_status) ? 0 : gone(t);
+            return WIFSTOPPED(*ret_status) ? 0 : report_gone(t);
         if (got == -1 && errno != EINTR)
-            return gone(t);
+            return report_gone(t);
         uint64_t now = clock_monotonic();
         if (now > end)
             return -ETIMEDOUT;
@@ -81,13 +81,13 @@ static int wait_stop(struct target *t, uint64_t timeout_ns, struct starved *look
 static int get_registers(struct target *t, arch_registers *ret)
 {
     struct iovec v = {ret, sizeof(*ret)};
-    return ptrace(PTRACE_GETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
+    return ptrace(PTRACE_GETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? report_gone(t) : 0;
 }
 
 static int set_registers(struct target *t, const arch_registers *r)
 {
     struct iovec v = {(void *)(uintptr_t)r, sizeof(*r)};
-    return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
+    return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? report_gone(t) : 0;
 }
 
 /* ---- stopping ---- */
@@ -130,7 +130,7 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
     arch_before_stop(t->pid, t->tid, &t->registers);
     wait_look(t);
     if (ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL) == -1)
-        return gone(t);
+        return report_gone(t);
     starved_begin(&looks, t->pid, t->tid, /* from_birth= */ false);
     for (;;) {
         rc = wait_stop(t, timeout_ns, &looks, &status);
@@ -198,7 +198,7 @@ static void restore_vectors(struct target *t)
 
 /* The general registers last: should we be killed before, the code in which the thread stands puts
  * all of this back too. */
-static void restore(struct target *t)
+static void restore_thread(struct target *t)
 {
     arch_registers r = registers_to_go_on(t);
     if (t->saved)
@@ -225,7 +225,7 @@ void tracee_release(struct target *t)
         return;
     }
     if (!t->left_alone)
-        restore(t);
+        restore_thread(t);
     count_stop(t); /* before: the thread may take our CPU at once */
     (void)ptrace(PTRACE_DETACH, t->tid, NULL, NULL);
     t->seized = false;
@@ -256,7 +256,7 @@ int tracee_save(struct target *t)
                            t->tid, strerror(errno));
     }
     if (ptrace(PTRACE_GETSIGMASK, t->tid, (void *)sizeof(t->mask), &t->mask) == -1)
-        return gone(t);
+        return report_gone(t);
     t->sign = choose_sign(t);
     t->saved = true;
     t->n_pending = 0;
@@ -273,7 +273,7 @@ static int block_signals(struct target *t)
     for (size_t i = 0; i < sizeof(open) / sizeof(open[0]); i++)
         set &= ~(UINT64_C(1) << (open[i] - 1));
     t->masked = true;
-    return ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof(set), &set) == -1 ? gone(t) : 0;
+    return ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof(set), &set) == -1 ? report_gone(t) : 0;
 }
 
 /* /proc/PID/mem writes to pages without write permission too; POKEDATA where it is refused. */
@@ -323,7 +323,7 @@ static int leave_alone(struct target *t, uint64_t done_at, struct starved *looks
 
 /* Let the thread run our code from *r on until that is done.  First the registers, then the mask:
  * from here on, code that puts back both is what the thread runs if we are killed. */
-static int run(struct target *t, const arch_registers *r, uint64_t done_at, uint64_t *ret)
+static int run_code(struct target *t, const arch_registers *r, uint64_t done_at, uint64_t *ret)
 {
     uint64_t end = clock_monotonic() + t->timeout_ns;
     arch_registers now_at;
@@ -335,7 +335,7 @@ static int run(struct target *t, const arch_registers *r, uint64_t done_at, uint
     while (rc == 0) {
         uint64_t now = clock_monotonic();
         if (ptrace(PTRACE_CONT, t->tid, NULL, NULL) == -1)
-            return gone(t);
+            return report_gone(t);
         rc = wait_stop(t, end > now ? end - now : 1, &looks, &status);
         if (rc == -ETIMEDOUT)
             rc = leave_alone(t, done_at, &looks, &now_at, &status);
@@ -404,7 +404,7 @@ int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint6
     if (t->vectors_changed) /* the cave's way back leaves them as they are */
         restore_vectors(t);
     arch_set_first(&r, t->cave, t->block, t->sign, number, a);
-    return run(t, &r, t->cave + ARCH_CAVE_DONE, ret);
+    return run_code(t, &r, t->cave + ARCH_CAVE_DONE, ret);
 }
 
 /* For each stop anew, while the thread is not in it. */
@@ -423,7 +423,7 @@ int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64
     arch_registers r = t->registers;
     arch_set_call(&r, t->stub, t->scratch + SCRATCH_BYTES - 64, t->sign, function, a);
     t->vectors_changed = true;
-    return run(t, &r, t->stub + ARCH_STUB_DONE, ret);
+    return run_code(t, &r, t->stub + ARCH_STUB_DONE, ret);
 }
 
 /* ---- choosing a thread ---- */
@@ -505,7 +505,7 @@ static int stop_safely(struct target *t, pid_t tid, uint64_t end)
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        nap(200 * NS_PER_US + random % (800 * NS_PER_US));
+        wait_ns(200 * NS_PER_US + random % (800 * NS_PER_US));
     }
 }
 
@@ -565,7 +565,7 @@ int tracee_find(struct target *t)
                                list[i].tid);
             if (rc == -ETIMEDOUT)
                 (void)snprintf(t->why_unsafe, sizeof(t->why_unsafe), "%s", err_text());
-            nap(rule->pause_ns);
+            wait_ns(rule->pause_ns);
             if (interrupted())
                 return err_set(-EINTR, "interrupted; nothing was done to process %d", t->pid);
             refused += rc == -EPERM;

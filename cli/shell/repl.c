@@ -40,14 +40,14 @@ struct repl {
 };
 
 /* The end of what was cancelled: nothing of it is news. */
-static int ignore(void *arg, const struct probing_client_event *e)
+static int ignore_event(void *arg, const struct probing_client_event *e)
 {
     (void)arg;
     (void)e;
     return 0;
 }
 
-static int print(void *arg, const struct probing_client_event *e)
+static int print_event(void *arg, const struct probing_client_event *e)
 {
     int *ret_status = arg;
 
@@ -67,12 +67,12 @@ static int run_over(struct probing_client *c, int argc, const char *const *argv,
 {
     static const volatile sig_atomic_t *const stop = &cli_interrupted;
     int64_t id = probing_client_start_run(c, argc, argv, /* timeout_ns= */ 0);
-    int result = id < 0 ? (int)id : probing_client_stream(c, print, ret_status, 0, stop);
+    int result = id < 0 ? (int)id : probing_client_stream(c, print_event, ret_status, 0, stop);
 
     if (result == -ECANCELED && cli_interrupted && !cli_terminated) {
         cli_interrupt_over();
         (void)probing_client_cancel(c, id);
-        result = probing_client_stream(c, ignore, NULL, 0, stop);
+        result = probing_client_stream(c, ignore_event, NULL, 0, stop);
         *ret_status = EXIT_FAILED;
         puts("KeyboardInterrupt");
     }
@@ -95,7 +95,7 @@ static bool is_there(const struct target *t)
 
 /* Run words in the process: the command's status, which is EXIT_FAILED where the connection broke;
  * *ret_gone: below 0 when the process has gone, with err_set(). */
-static int run(struct repl *r, int argc, const char *const *argv, int *ret_gone)
+static int run_words(struct repl *r, int argc, const char *const *argv, int *ret_gone)
 {
     struct probing_client *c = NULL;
     char why[ERR_TEXT_BYTES];
@@ -115,7 +115,7 @@ static int run(struct repl *r, int argc, const char *const *argv, int *ret_gone)
     return EXIT_FAILED;
 }
 
-static int keep(void *arg, const char *data, size_t size)
+static int keep_answer(void *arg, const char *data, size_t size)
 {
     return buf_add(arg, data, size);
 }
@@ -165,7 +165,7 @@ static const char *chain_of(const char *line)
 
 /* The process is asked for the whole of `model.h[0].at`; only what stands for its last name comes
  * into the line. */
-static int complete(void *arg, const char *before, const char *word, struct buf *ret)
+static int complete_word(void *arg, const char *before, const char *word, struct buf *ret)
 {
     struct repl *r = arg;
     const char *words[] = {"complete", chain_of(before)};
@@ -177,7 +177,7 @@ static int complete(void *arg, const char *before, const char *word, struct buf 
     if (words[1][0] == '\0' || words[1][0] == '.' || target_connect(r->target, &c) < 0)
         return 0;
     buf_init(&names, COMPLETIONS_BYTES);
-    int result = probing_client_run(c, 2, words, 0, keep, &names, &status);
+    int result = probing_client_run(c, 2, words, 0, keep_answer, &names, &status);
     probing_client_free(c);
     for (const char *at = buf_text(&names); result >= 0 && *at != '\0';) {
         size_t n = strcspn(at, "\n");
@@ -207,7 +207,7 @@ static int run_command(struct repl *r, char *line, int *ret_gone)
     }
     if (n == 0)
         words[n++] = "help";
-    return run(r, n, words, ret_gone);
+    return run_words(r, n, words, ret_gone);
 }
 
 static const char WELCOME[] =
@@ -215,7 +215,7 @@ static const char WELCOME[] =
     "  %COMMAND ...       a command: %backtrace, %tables, %query select ..., %config, %help\n"
     "  Tab                what a name may become; Ctrl-C stops what runs; Ctrl-D or %quit leaves\n";
 
-static void forget(void *arg)
+static void forget_typed(void *arg)
 {
     struct repl *r = arg;
 
@@ -260,16 +260,16 @@ static int take_line(void *arg, struct prompt *p, const char *line)
     if (line[0] != '\0')
         prompt_remember(p, line);
     const char *words[] = {"eval", "--line", buf_text(&r->statement)};
-    int status = run(r, 3, words, &gone);
+    int status = run_words(r, 3, words, &gone);
     if (status != MORE) {
-        forget(r);
+        forget_typed(r);
         r->failed = status;
     }
     r->more = status == MORE;
     return gone;
 }
 
-static const char *text(void *arg)
+static const char *prompt_text(void *arg)
 {
     const struct repl *r = arg;
     return r->more ? "... " : ">>> ";
@@ -280,13 +280,13 @@ int command_repl(struct target *t, int argc, char **argv)
     struct repl r = {.target = t};
     struct probing_client *c = NULL;
     const struct prompt_options o = {.arg = &r,
-                                     .complete = complete,
+                                     .complete = complete_word,
                                      .word_breaks = NAME_BREAKS,
                                      .history = "history",
                                      .welcome = WELCOME,
-                                     .text = text,
+                                     .text = prompt_text,
                                      .take = take_line,
-                                     .forget = forget};
+                                     .forget = forget_typed};
 
     if (argc == 2 && strcmp(argv[1], "--raw") == 0)
         terminal_raw();
@@ -297,7 +297,7 @@ int command_repl(struct target *t, int argc, char **argv)
     probing_client_free(c);
     if (result < 0)
         return result;
-    forget(&r);
+    forget_typed(&r);
     result = prompt_run(&o);
     buf_done(&r.statement);
     if (result < 0)

@@ -43,7 +43,7 @@ static char *next_word(char **at)
 }
 
 /* Answer a statement that asks the tables about themselves. */
-static int ask(struct sql_shell *s, struct buf *statement)
+static int ask_tables(struct sql_shell *s, struct buf *statement)
 {
     int rc = statement->failed ? err_set(statement->failed, "the name is too long")
                                : sql_shell_answer(s, buf_text(statement), /* pages= */ true);
@@ -97,7 +97,7 @@ static int list_tables(struct sql_shell *s, char *rest)
         (void)buf_adds(&b, s->source == NULL ? query_some_tables : "show tables");
     else
         add_tables(&b, pattern, /* and= */ "");
-    return ask(s, &b);
+    return ask_tables(s, &b);
 }
 
 static int list_views(struct sql_shell *s, char *rest)
@@ -107,10 +107,10 @@ static int list_views(struct sql_shell *s, char *rest)
 
     buf_init(&b, STATEMENT_BYTES);
     add_tables(&b, pattern != NULL ? pattern : "*", " and table_type = 'VIEW'");
-    return ask(s, &b);
+    return ask_tables(s, &b);
 }
 
-static int describe(struct sql_shell *s, char *rest)
+static int describe_table(struct sql_shell *s, char *rest)
 {
     char *at = rest;
     const char *name = next_word(&at);
@@ -123,7 +123,7 @@ static int describe(struct sql_shell *s, char *rest)
         add_tables(&b, name, /* and= */ "");
     else
         (void)buf_addf(&b, "describe %s", name);
-    return ask(s, &b);
+    return ask_tables(s, &b);
 }
 
 static int list_functions(struct sql_shell *s, char *rest)
@@ -136,7 +136,7 @@ static int list_functions(struct sql_shell *s, char *rest)
                        "kind from information_schema.routines where true");
     add_like(&b, "routine_name", pattern != NULL ? pattern : "", pattern ? strlen(pattern) : 0);
     (void)buf_adds(&b, " group by all order by 1, 2");
-    return ask(s, &b);
+    return ask_tables(s, &b);
 }
 
 static int list_schemas(struct sql_shell *s, char *rest)
@@ -230,7 +230,7 @@ static const char *statement_of(struct sql_shell *s)
     return buf_text(&s->last);
 }
 
-static int go(struct sql_shell *s, char *rest)
+static int run_statement(struct sql_shell *s, char *rest)
 {
     const char *path = next_word(&rest), *statement = statement_of(s);
 
@@ -242,7 +242,7 @@ static int go_expanded(struct sql_shell *s, char *rest)
     enum sql_expanded before = s->expanded;
 
     s->expanded = EXPANDED_ON;
-    int rc = go(s, rest);
+    int rc = run_statement(s, rest);
     s->expanded = before;
     return rc;
 }
@@ -270,7 +270,7 @@ static void wait_until(uint64_t until_ns)
         (void)poll(NULL, 0, (int)((until_ns - now) / NS_PER_MS + 1));
 }
 
-static int watch(struct sql_shell *s, char *rest)
+static int watch_statement(struct sql_shell *s, char *rest)
 {
     uint64_t interval_ns = WATCH_NS, count = 0, next = clock_monotonic();
     const char *word;
@@ -328,7 +328,7 @@ static int drop_buffer(struct sql_shell *s, char *rest)
     return 0;
 }
 
-static int echo(struct sql_shell *s, char *rest)
+static int echo_words(struct sql_shell *s, char *rest)
 {
     FILE *to = s->output_path != NULL ? s->output.file : stdout;
     const char *word;
@@ -351,14 +351,14 @@ static int tell_target(struct sql_shell *s, char *rest)
     return 0;
 }
 
-static int quit(struct sql_shell *s, char *rest)
+static int quit_shell(struct sql_shell *s, char *rest)
 {
     (void)rest;
     s->leave = true;
     return 0;
 }
 
-static int help(struct sql_shell *s, char *rest)
+static int show_help(struct sql_shell *s, char *rest)
 {
     (void)s;
     (void)rest;
@@ -370,8 +370,8 @@ static const struct {
     const char *name, *arguments, *doc; /* no doc: as the one before */
     int (*run)(struct sql_shell *s, char *rest);
 } commands[] = {
-    {"d", "[TABLE]", "the columns of a table; without one, the tables", describe},
-    {"d+", "", NULL, describe},
+    {"d", "[TABLE]", "the columns of a table; without one, the tables", describe_table},
+    {"d+", "", NULL, describe_table},
     {"dt", "[PATTERN]", "the tables: \\dt cpu.*; * has those of probing itself, too", list_tables},
     {"dt+", "", NULL, list_tables},
     {"dv", "[PATTERN]", "the views", list_views},
@@ -380,8 +380,9 @@ static const struct {
     {"x", "[on|off|auto]", "a line for each column; auto: where a row is wider than the screen",
      set_expanded},
     {"timing", "[on|off]", "how long each statement took, with the way there and back", set_timing},
-    {"watch", "[SECONDS] [c=N]", "repeat the statement, until Ctrl-C or N times", watch},
-    {"g", "[FILE]", "run the statement; into a file: .csv .json .jsonl .parquet .arrow .txt", go},
+    {"watch", "[SECONDS] [c=N]", "repeat the statement, until Ctrl-C or N times", watch_statement},
+    {"g", "[FILE]", "run the statement; into a file: .csv .json .jsonl .parquet .arrow .txt",
+     run_statement},
     {"gx", "", "run the statement, a line for each column", go_expanded},
     {"o", "[FILE]", "all answers into this file from here on; without one, here again", set_output},
     {"i", "FILE", "run the statements of a file", read_file},
@@ -389,11 +390,11 @@ static const struct {
     {"e", "", "edit the statement with $EDITOR", sql_shell_edit},
     {"p", "", "print the statement so far", print_buffer},
     {"r", "", "drop the statement so far", drop_buffer},
-    {"echo", "TEXT", "print a text", echo},
+    {"echo", "TEXT", "print a text", echo_words},
     {"conninfo", "", "what is asked", tell_target},
-    {"?", "", "this list", help},
-    {"h", "", NULL, help},
-    {"q", "", "leave", quit},
+    {"?", "", "this list", show_help},
+    {"h", "", NULL, show_help},
+    {"q", "", "leave", quit_shell},
 };
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -20,7 +20,7 @@
 
 #define EDITED_BYTES ((size_t)1 << 20)
 
-static const char *editor(void)
+static const char *find_editor(void)
 {
     static const char *const names[] = {"PSQL_EDITOR", "EDITOR", "VISUAL"}; /* psql's order */
     const char *found = NULL;
@@ -42,7 +42,7 @@ static int run_editor(const char *path)
     int status = 0;
     pid_t pid;
 
-    if (snprintf(text, sizeof(text), "exec %s \"$1\"", editor()) >= (int)sizeof(text))
+    if (snprintf(text, sizeof(text), "exec %s \"$1\"", find_editor()) >= (int)sizeof(text))
         return err_set(-ENAMETOOLONG, "the name of the editor is too long");
     (void)fflush(stdout);
     int e = posix_spawnp(&pid, words[0], NULL, NULL, words, environ);
@@ -53,7 +53,7 @@ static int run_editor(const char *path)
     cli_interrupt_over(); /* Ctrl-C there was the editor's */
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    return err_set(-ECHILD, "the editor '%s' failed; EDITOR names another one", editor());
+    return err_set(-ECHILD, "the editor '%s' failed; EDITOR names another one", find_editor());
 }
 
 static int write_text(int fd, const char *text)

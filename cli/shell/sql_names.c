@@ -46,19 +46,19 @@ static const char *const before_files[] = {"\\i", "\\ir", "\\o", "\\g"};
 
 /* ---- what there is ---- */
 
-static int keep(void *arg, const char *data, size_t size)
+static int keep_names(void *arg, const char *data, size_t size)
 {
     return buf_add(arg, data, size);
 }
 
-static void ask(const struct target *t, const char *statement, struct buf *ret)
+static void ask_names(const struct target *t, const char *statement, struct buf *ret)
 {
     const struct answer_ask ask = {
         .statement = statement, .format = "csv", .quiet = true, .timeout_ns = 5 * NS_PER_S};
 
     buf_done(ret);
     buf_init(ret, NAMES_BYTES);
-    if (answer_bytes(t, &ask, keep, ret) < 0)
+    if (answer_bytes(t, &ask, keep_names, ret) < 0)
         buf_reset(ret); /* then nothing is known */
 }
 
@@ -71,10 +71,12 @@ static struct sql_names *names_of(struct sql_shell *s)
         return n;
     if (n == NULL && (n = s->names = calloc(1, sizeof(*n))) == NULL)
         return NULL;
-    ask(&s->target,
+    ask_names(
+        &s->target,
         "select distinct table_schema, table_name, column_name from information_schema.columns",
         &n->columns);
-    ask(&s->target, "select distinct routine_name from information_schema.routines", &n->functions);
+    ask_names(&s->target, "select distinct routine_name from information_schema.routines",
+              &n->functions);
     n->at_ns = now;
     return n;
 }
@@ -96,7 +98,7 @@ struct search {
     struct buf *ret;
 };
 
-static bool offered(struct buf *ret, const char *line, size_t n)
+static bool is_offered(struct buf *ret, const char *line, size_t n)
 {
     for (const char *at = buf_text(ret); *at != '\0'; at += strcspn(at, "\n") + 1)
         if (strncmp(at, line, n) == 0 && (at[n] == '\n' || strncmp(at + n, " \n", 2) == 0))
@@ -105,7 +107,7 @@ static bool offered(struct buf *ret, const char *line, size_t n)
 }
 
 /* A name that begins as the word, without regard to case; it keeps the word's letters. */
-static void offer(struct search *q, const char *name, const char *end)
+static void offer_name(struct search *q, const char *name, const char *end)
 {
     char line[2 * NAME_BYTES];
     int n = snprintf(line, sizeof(line), "%s%s", name, end);
@@ -117,13 +119,13 @@ static void offer(struct search *q, const char *name, const char *end)
     bool capitals = q->size > 0 && q->word[0] >= 'A' && q->word[0] <= 'Z';
     for (size_t i = q->size; capitals && line[i] != '\0'; i++)
         line[i] = line[i] >= 'a' && line[i] <= 'z' ? (char)(line[i] - 'a' + 'A') : line[i];
-    if (!offered(q->ret, line, (size_t)n))
+    if (!is_offered(q->ret, line, (size_t)n))
         (void)buf_addf(q->ret, "%s\n", line);
 }
 
 /* The last three fields of a line of `columns`: of several members ours come first.  false: a field
  * needs quotes, and is nothing to be completed. */
-static bool split(const char *line, size_t n, char fields[3][NAME_BYTES])
+static bool split_fields(const char *line, size_t n, char fields[3][NAME_BYTES])
 {
     size_t end = n;
 
@@ -143,7 +145,7 @@ static bool split(const char *line, size_t n, char fields[3][NAME_BYTES])
 }
 
 /* Does a text name this, as a word of its own? */
-static bool names(const char *text, const char *name)
+static bool names_word(const char *text, const char *name)
 {
     static const char part[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
     size_t n = strlen(name);
@@ -183,7 +185,7 @@ static bool names_any(struct sql_names *n, const char *text)
 
     for (const char *at = buf_text(&n->columns); *at != '\0' && !any;) {
         size_t size = strcspn(at, "\r\n");
-        any = split(at, size, f) && names(text, f[1]);
+        any = split_fields(at, size, f) && names_word(text, f[1]);
         at += size + strspn(at + size, "\r\n");
     }
     return any;
@@ -200,19 +202,19 @@ static void offer_stored(struct search *q, struct sql_names *n, const char *text
 
     for (const char *at = buf_text(&n->columns); *at != '\0';) {
         size_t size = strcspn(at, "\r\n");
-        bool good = split(at, size, f);
+        bool good = split_fields(at, size, f);
         at += size + strspn(at + size, "\r\n");
         if (!good || strcmp(f[1], "table_name") == 0)
             continue;
         (void)snprintf(name, sizeof(name), "%s%s%s", f[0], f[0][0] != '\0' ? "." : "", f[1]);
-        offer(q, name, " ");
-        if (tables || (!all && !names(text, f[1])))
+        offer_name(q, name, " ");
+        if (tables || (!all && !names_word(text, f[1])))
             continue;
         if (dot == NULL)
-            offer(q, f[2], "");
+            offer_name(q, f[2], "");
         else if (is_alias(text, f[1], q->word, prefix)) {
             (void)snprintf(name, sizeof(name), "%.*s.%s", (int)prefix, q->word, f[2]);
-            offer(q, name, "");
+            offer_name(q, name, "");
         }
     }
 }
@@ -227,7 +229,7 @@ static void offer_functions(struct search *q, struct sql_names *n)
             begin--;
         (void)snprintf(name, sizeof(name), "%.*s", (int)(size - begin), at + begin);
         if (strcmp(name, "routine_name") != 0)
-            offer(q, name, "(");
+            offer_name(q, name, "(");
         at += size + strspn(at + size, "\r\n");
     }
 }
@@ -269,7 +271,7 @@ static int offer_all(struct sql_shell *s, const char *before, const char *word, 
         return PROMPT_FILES;
     if (ahead[0] == '\0' && s->text.size == 0) { /* no name begins a statement */
         for (size_t i = 0; i < N_KEYWORDS; i++)
-            offer(&q, keywords[i], " ");
+            offer_name(&q, keywords[i], " ");
         return 0;
     }
     struct sql_names *n = names_of(s);
@@ -283,7 +285,7 @@ static int offer_all(struct sql_shell *s, const char *before, const char *word, 
     if (!tables)
         offer_functions(&q, n);
     for (size_t i = 0; i < N_KEYWORDS && !tables; i++)
-        offer(&q, keywords[i], " ");
+        offer_name(&q, keywords[i], " ");
     return 0;
 }
 
@@ -292,7 +294,7 @@ int sql_names_complete(struct sql_shell *s, const char *before, const char *word
     int rc = offer_all(s, before, word, ret);
 
     /* A tab of pasted text stands behind a whole word, and more has come. */
-    bool whole = rc == 0 && (ret->size == 0 || offered(ret, word, strlen(word)));
+    bool whole = rc == 0 && (ret->size == 0 || is_offered(ret, word, strlen(word)));
     if (!whole || !prompt_has_more())
         return rc;
     buf_reset(ret);

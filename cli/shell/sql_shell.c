@@ -149,7 +149,7 @@ static void look_again(struct sql_shell *s)
 }
 
 /* The reason with the place in the file; the engine counts lines from the statement's first. */
-static int place(const struct sql_shell *s, int rc)
+static int place_error(const struct sql_shell *s, int rc)
 {
     const char *file = s->source->name, *why = err_why(rc);
     char text[ERR_TEXT_BYTES];
@@ -171,7 +171,7 @@ int sql_shell_failed(struct sql_shell *s, int rc)
     if (rc >= 0 || rc == -EPIPE || cli_terminated)
         return rc < 0 ? rc : 0;
     if (s->source != NULL)
-        return rc == -ECANCELED ? rc : place(s, rc);
+        return rc == -ECANCELED ? rc : place_error(s, rc);
     terminal_say("%s", rc == -ECANCELED && cli_interrupted ? "cancelled" : err_why(rc));
     cli_interrupt_over();
     return 0;
@@ -364,7 +364,7 @@ static const char *prompt_text(void *arg)
 }
 
 /* A statement of several lines comes back whole. */
-static void remember(struct sql_shell *s, struct prompt *p, const char *line)
+static void remember_statement(struct sql_shell *s, struct prompt *p, const char *line)
 {
     if (line[0] != '\0')
         (void)buf_addf(&s->typed, "%s%s", s->typed.size > 0 ? "\n" : "", line);
@@ -386,11 +386,11 @@ static int take_line(void *arg, struct prompt *p, const char *line)
     else if (line != NULL)
         rc = sql_shell_feed(s, buf_text(&whole));
     buf_done(&whole);
-    remember(s, p, line != NULL ? line : "");
+    remember_statement(s, p, line != NULL ? line : "");
     return rc < 0 ? rc : s->leave ? PROMPT_LEAVE : 0;
 }
 
-static void forget(void *arg)
+static void forget_statement(void *arg)
 {
     struct sql_shell *s = arg;
 
@@ -398,7 +398,7 @@ static void forget(void *arg)
     buf_reset(&s->typed);
 }
 
-static int complete(void *arg, const char *before, const char *word, struct buf *ret)
+static int complete_name(void *arg, const char *before, const char *word, struct buf *ret)
 {
     return sql_names_complete(arg, before, word, ret);
 }
@@ -454,13 +454,13 @@ int sql_shell_talk(const struct target *t, const struct answer_ask *ask)
                                   "\\q or Ctrl-D leaves.\n";
     struct sql_shell s;
     const struct prompt_options o = {.arg = &s,
-                                     .complete = complete,
+                                     .complete = complete_name,
                                      .word_breaks = WORD_BREAKS,
                                      .history = "sql_history",
                                      .welcome = welcome,
                                      .text = prompt_text,
                                      .take = take_line,
-                                     .forget = forget};
+                                     .forget = forget_statement};
     int rc = shell_init(&s, t, ask);
 
     name_target(&s);

@@ -82,7 +82,7 @@ static uint32_t slot_of_name(const struct names *s, const char *name)
     return at;
 }
 
-static void take(struct names *s, const char *name)
+static void take_name(struct names *s, const char *name)
 {
     s->list[slot_of_name(s, name)] = name;
 }
@@ -103,7 +103,7 @@ static const char *free_name(struct names *s, struct arena *a, const char *name)
                           ? name
                           : arena_text(a, room, strlen(room));
     if (ret != NULL)
-        take(s, ret);
+        take_name(s, ret);
     return ret;
 }
 
@@ -120,9 +120,9 @@ int ship_batch_columns(struct arena *a, const struct sql_column *theirs, uint32_
         return err_set(-ENOMEM, "no memory for columns");
     memcpy(all, tags, sizeof(tags));
     for (uint32_t i = 0; i < n_reserved; i++)
-        take(&names, reserved[i]);
+        take_name(&names, reserved[i]);
     for (uint32_t i = 0; i < SHIP_TAGS; i++)
-        take(&names, tags[i].name);
+        take_name(&names, tags[i].name);
     for (uint32_t i = 0; i < n; i++) {
         struct sql_column *c = &all[SHIP_TAGS + i];
         enum sql_type t = theirs[i].type;

@@ -115,7 +115,7 @@ static uint32_t read_names(const struct ship_claims *c, int64_t only, char *ret,
     return n;
 }
 
-static int taken(const struct ship_claims *c, off_t at)
+static int report_taken(const struct ship_claims *c, off_t at)
 {
     char names[400] = "";
     struct flock lock;
@@ -148,7 +148,7 @@ int ship_claims_take(const struct ship_claims *c, struct ship_source *s)
     int rc = lock_range(c->fd, F_SETLK, at, 1, &lock);
     if (rc < 0)
         return is_held(rc)
-                   ? taken(c, at)
+                   ? report_taken(c, at)
                    : err_set(-EAGAIN, "the lock on its rows cannot be had: %s", strerror(-rc));
     s->claimed = c->made;
     return 0;

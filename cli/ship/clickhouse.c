@@ -78,8 +78,8 @@ static bool is_passing(uint64_t code)
 }
 
 /* One request; statement: in the query when there is a body. */
-static int run(struct ship_destination *d, const char *statement, const char *token,
-               const struct buf *body, struct http_answer *ret)
+static int send_request(struct ship_destination *d, const char *statement, const char *token,
+                        const struct buf *body, struct http_answer *ret)
 {
     struct clickhouse *c = d->self;
     struct buf query;
@@ -110,19 +110,19 @@ static int run(struct ship_destination *d, const char *statement, const char *to
 static int run_words(struct ship_destination *d, const char *statement)
 {
     struct http_answer a = {.status = 0};
-    int rc = run(d, statement, NULL, NULL, &a);
+    int rc = send_request(d, statement, NULL, NULL, &a);
 
     buf_done(&a.body);
     return rc;
 }
 
 /* Is it ClickHouse at all?  Rows that go to something else are gone. */
-static int greet(struct ship_destination *d)
+static int check_server(struct ship_destination *d)
 {
     struct clickhouse *c = d->self;
     struct http_answer a = {.status = 0};
     struct buf statement;
-    int rc = run(d, "SELECT 'probing'", NULL, NULL, &a);
+    int rc = send_request(d, "SELECT 'probing'", NULL, NULL, &a);
 
     if (rc == 0 && strcmp(buf_text(&a.body), "probing\n") != 0)
         rc = err_set(-EPROTO, "who answers at %s:%s is no ClickHouse", c->http.host, c->http.port);
@@ -148,7 +148,7 @@ static uint64_t hash_of(const struct ship_batch *b)
     return h;
 }
 
-static int create(struct ship_destination *d, const struct ship_batch *b)
+static int create_table(struct ship_destination *d, const struct ship_batch *b)
 {
     struct clickhouse *c = d->self;
     int time = ship_batch_time(b);
@@ -196,7 +196,7 @@ static int ensure_table(struct ship_destination *d, const struct ship_batch *b)
     for (uint32_t i = 0; i < c->n_known; i++)
         if (c->known[i] == h)
             return 0;
-    int rc = create(d, b);
+    int rc = create_table(d, b);
     if (rc == 0) {
         c->n_known = c->n_known < KNOWN_MAX ? c->n_known : 0;
         c->known[c->n_known++] = h;
@@ -246,7 +246,8 @@ static int make_arrow(const struct ship_batch *b, struct buf *ret)
     return rc;
 }
 
-static int insert(struct ship_destination *d, const struct ship_batch *b, const struct buf *body)
+static int insert_rows(struct ship_destination *d, const struct ship_batch *b,
+                       const struct buf *body)
 {
     struct clickhouse *c = d->self;
     struct http_answer a = {.status = 0};
@@ -264,8 +265,8 @@ static int insert(struct ship_destination *d, const struct ship_batch *b, const 
         add_name(&s, b->columns[i].name);
     }
     (void)buf_adds(&s, ") FORMAT ArrowStream");
-    int rc =
-        s.failed ? err_set(-EREMOTEIO, "too many columns") : run(d, buf_text(&s), token, body, &a);
+    int rc = s.failed ? err_set(-EREMOTEIO, "too many columns")
+                      : send_request(d, buf_text(&s), token, body, &a);
     if (rc == -EPROTO && a.status == 404) { /* somebody has dropped the table: it is made again */
         c->n_known = 0;
         c->greeted = false;
@@ -280,7 +281,7 @@ static int send_batch(struct ship_destination *d, const struct ship_batch *b)
 {
     struct clickhouse *c = d->self;
     struct buf body;
-    int rc = c->greeted ? 0 : greet(d);
+    int rc = c->greeted ? 0 : check_server(d);
 
     if (rc == 0)
         rc = ensure_table(d, b);
@@ -288,7 +289,7 @@ static int send_batch(struct ship_destination *d, const struct ship_batch *b)
     if (rc == 0)
         rc = make_arrow(b, &body);
     if (rc == 0)
-        rc = insert(d, b, &body);
+        rc = insert_rows(d, b, &body);
     buf_done(&body);
     return rc;
 }

@@ -20,7 +20,7 @@ static const struct ship_kind *const kinds[] = {&ship_remote_write, &ship_clickh
 #define MAX_SERIES 1000000 /* an hour: for which VictoriaMetrics' manual wants 1 GB of memory */
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-static int unknown(const char *url)
+static int refuse_url(const char *url)
 {
     struct buf all;
     size_t n = strcspn(url, ":");
@@ -35,7 +35,7 @@ static int unknown(const char *url)
 }
 
 /* Give the text behind the scheme; NULL: it is another one. */
-static const char *behind(const char *url, const char *scheme, bool *ret_tls)
+static const char *text_after_scheme(const char *url, const char *scheme, bool *ret_tls)
 {
     size_t n = strlen(scheme), http = strlen("http://");
 
@@ -89,7 +89,7 @@ int ship_destination_open(const char *url, const struct http_options *http, uint
         return err_set(-EINVAL, "--to is longer than %zu bytes", sizeof(ret->shown));
     for (size_t i = 0; i < N_KINDS; i++)
         for (const char *const *s = kinds[i]->schemes; *s != NULL; s++)
-            if ((rest = behind(url, *s, &ret->http.tls)) != NULL) {
+            if ((rest = text_after_scheme(url, *s, &ret->http.tls)) != NULL) {
                 ret->kind = kinds[i];
                 int rc = max_series(most, ret); /* before anything is made there */
                 if (rc == 0)
@@ -98,7 +98,7 @@ int ship_destination_open(const char *url, const struct http_options *http, uint
                     ship_destination_close(ret);
                 return rc;
             }
-    return unknown(url);
+    return refuse_url(url);
 }
 
 void ship_refused(struct ship_destination *d, uint64_t n)

@@ -14,7 +14,7 @@
 
 static struct libcurl library; /* loaded once, and for good */
 
-static bool find(void *handle, const char *name, void *ret_function)
+static bool find_function(void *handle, const char *name, void *ret_function)
 {
     void *at = dlsym(handle, name);
 
@@ -24,14 +24,14 @@ static bool find(void *handle, const char *name, void *ret_function)
 
 static bool find_all(void *handle, struct libcurl *l)
 {
-    return find(handle, "curl_easy_init", &l->easy_init) &&
-           find(handle, "curl_easy_setopt", &l->easy_setopt) &&
-           find(handle, "curl_easy_perform", &l->easy_perform) &&
-           find(handle, "curl_easy_getinfo", &l->easy_getinfo) &&
-           find(handle, "curl_easy_cleanup", &l->easy_cleanup) &&
-           find(handle, "curl_easy_strerror", &l->easy_strerror) &&
-           find(handle, "curl_slist_append", &l->slist_append) &&
-           find(handle, "curl_slist_free_all", &l->slist_free_all);
+    return find_function(handle, "curl_easy_init", &l->easy_init) &&
+           find_function(handle, "curl_easy_setopt", &l->easy_setopt) &&
+           find_function(handle, "curl_easy_perform", &l->easy_perform) &&
+           find_function(handle, "curl_easy_getinfo", &l->easy_getinfo) &&
+           find_function(handle, "curl_easy_cleanup", &l->easy_cleanup) &&
+           find_function(handle, "curl_easy_strerror", &l->easy_strerror) &&
+           find_function(handle, "curl_slist_append", &l->slist_append) &&
+           find_function(handle, "curl_slist_free_all", &l->slist_free_all);
 }
 
 int libcurl_load(const struct libcurl **ret)

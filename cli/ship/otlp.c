@@ -132,8 +132,8 @@ static uint64_t refused_by(const struct buf *answer)
 }
 
 /* {1: ResourceX {1: Resource, 2: ScopeX {1: Scope {1: name, 2: version}, 2: items}}} */
-static int post(struct ship_destination *d, const struct ship_source *source, const char *items,
-                size_t size, uint32_t n)
+static int post_items(struct ship_destination *d, const struct ship_source *source,
+                      const char *items, size_t size, uint32_t n)
 {
     struct otlp *o = d->self;
     struct http_answer a = {.status = 0};
@@ -192,7 +192,7 @@ static int send_items(struct ship_destination *d, const struct ship_source *sour
 {
     struct otlp *o = d->self;
     bool known = n > 1 && size > o->http.most;
-    int rc = known ? -EFBIG : post(d, source, o->items.data + from, size, n);
+    int rc = known ? -EFBIG : post_items(d, source, o->items.data + from, size, n);
 
     if (rc == -EFBIG && n > 1 && (known || http_shorten(&o->http, size))) {
         size_t half = bytes_of(&o->items, from, n / 2);
@@ -205,7 +205,7 @@ static int send_items(struct ship_destination *d, const struct ship_source *sour
     return 0;
 }
 
-static int flush(struct ship_destination *d, const struct ship_source *source)
+static int flush_items(struct ship_destination *d, const struct ship_source *source)
 {
     struct otlp *o = d->self;
     int rc = o->n == 0         ? 0
@@ -221,7 +221,7 @@ static int flush(struct ship_destination *d, const struct ship_source *source)
 static int add_item(struct ship_destination *d, const struct ship_source *source, struct buf *item)
 {
     struct otlp *o = d->self;
-    int rc = o->n > 0 && o->items.size + item->size > o->http.most ? flush(d, source) : 0;
+    int rc = o->n > 0 && o->items.size + item->size > o->http.most ? flush_items(d, source) : 0;
 
     protobuf_message(&o->items, 2, item);
     o->n++;
@@ -303,7 +303,7 @@ static int send_metrics(struct ship_destination *d, const struct ship_metrics *m
         rc = add_item(d, m->source, &metric);
     }
     if (rc == 0)
-        rc = flush(d, m->source);
+        rc = flush_items(d, m->source);
     drop_request(o);
     buf_done(&metric);
     buf_done(&points);
@@ -495,7 +495,7 @@ static int send_batch(struct ship_destination *d, const struct ship_batch *b)
         for (uint32_t row = 0; row < answer_rows_count(b->parts[part]) && rc == 0; row++, number++)
             rc = o->spans ? write_span(&w, part, row, number) : write_points(&w, part, row);
     if (rc == 0)
-        rc = flush(d, b->source);
+        rc = flush_items(d, b->source);
     drop_request(o);
     buf_done(&w.item);
     buf_done(&w.points);

@@ -67,7 +67,7 @@ static int64_t day_of(const struct ship_batch *b, int time, uint32_t part, uint3
 
 /* A full disk may get room; what is in the way, not allowed, or nothing that the file system can,
  * stays so; of what is too long half may not be. */
-static int failed(const char *name, int code)
+static int report_failure(const char *name, int code)
 {
     static const int stay[] = {ELOOP,  ENOTDIR, EACCES,  EPERM,  EROFS, ENAMETOOLONG,
                                EISDIR, EINVAL,  ENOTSUP, ENOSYS, EEXIST};
@@ -101,16 +101,16 @@ static int step_into(const struct folder *f, int *fd, const char *name)
     if (mkdirat(parent, name, 0777) == -1 && errno != EEXIST) {
         int code = errno;
         (void)close(parent);
-        return failed(name, code);
+        return report_failure(name, code);
     }
     *fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int code = errno;
     (void)fsync(parent);
     (void)close(parent);
     if (*fd == -1)
-        return failed(name, code);
+        return report_failure(name, code);
     if (fstat(*fd, &st) == -1)
-        return failed(name, errno);
+        return report_failure(name, errno);
     return is_strangers(f, &st)
                ? err_set(-EPROTO,
                          "%s in the folder belongs to user %u, who made it first: everybody may "
@@ -136,7 +136,7 @@ static int open_partition(const struct folder *f, const struct ship_batch *b, in
     int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
 
     if (fd == -1)
-        return failed("the folder", errno);
+        return report_failure("the folder", errno);
     (void)snprintf(name[0], sizeof(name[0]), "schema=%s", b->table->schema);
     (void)snprintf(name[1], sizeof(name[1]), "table=%s", b->table->name);
     date_text(day, name[2], sizeof(name[2]));
@@ -180,7 +180,7 @@ static int write_file(int dir, const char *name, const struct buf *text)
         (void)fsync(dir);
     else
         (void)unlinkat(dir, part, 0);
-    return code == 0 ? 0 : failed(name, code);
+    return code == 0 ? 0 : report_failure(name, code);
 }
 
 static void name_of(const struct ship_batch *b, char *ret, size_t size)
@@ -269,7 +269,7 @@ static int take_back(const struct folder *f, const struct ship_batch *b, int64_t
 
     name_of(b, name, sizeof(name));
     if (rc == 0 && unlinkat(dir, name, 0) == -1 && errno != ENOENT)
-        rc = failed(name, errno);
+        rc = report_failure(name, errno);
     if (rc == 0)
         (void)fsync(dir);
     if (dir != -1)

@@ -181,7 +181,7 @@ void rows_look_ahead(struct ship_run *r, struct ship_source *s, struct ship_tabl
     t->end_row = t->next;
 }
 
-static void halve(struct ship_run *r, struct ship_table *t)
+static void halve_range(struct ship_run *r, struct ship_table *t)
 {
     t->pending_to = t->next + (t->pending_to - t->next + 1) / 2;
     r->halved++;
@@ -189,7 +189,7 @@ static void halve(struct ship_run *r, struct ship_table *t)
 }
 
 /* fresh: none of it was there. */
-static void commit(struct ship_run *r, const struct item *i, bool fresh)
+static void commit_item(struct ship_run *r, const struct item *i, bool fresh)
 {
     struct ship_table *t = table_of(i);
     uint64_t asked = t->pending_to - t->next;
@@ -242,11 +242,11 @@ static int send_item(struct ship_run *r, const struct item *i)
     arena_done(&mem);
     count_samples(r, &before, rc);
     if (rc >= 0) {
-        commit(r, i, i->rows > 0 && rc == 0);
+        commit_item(r, i, i->rows > 0 && rc == 0);
         return 0;
     }
     if (rc == -EFBIG && t->pending_to - t->next > 1) {
-        halve(r, t);
+        halve_range(r, t);
         return 0;
     }
     if (rc == -EREMOTEIO || rc == -EFBIG) {
@@ -267,7 +267,7 @@ static bool was_crowded(struct ship_run *r, struct item *i, bool alone)
 
     i->crowded = i->crowded || (result->error == -EFBIG && !alone && t->tried);
     if (result->error == -EFBIG && !i->crowded && t->pending_to - t->next > 1)
-        halve(r, t);
+        halve_range(r, t);
     else if (result->error != -EFBIG)
         say_table(i->source, t, result->why);
     return i->crowded;
@@ -305,7 +305,7 @@ static bool has_news(const struct ship_table *t, uint64_t now)
 }
 
 /* Where the next range of it ends; what retention has taken is counted, and gone over. */
-static void plan(struct ship_run *r, struct ship_table *t)
+static void plan_range(struct ship_run *r, struct ship_table *t)
 {
     if (t->pending_to > t->next)
         return; /* it may have been sent: the very same again */
@@ -371,7 +371,7 @@ static int find_items(struct ship_run *r, struct item ***ret, uint32_t *ret_n)
         for (uint32_t t = 0; t < s->n_tables; t++) {
             if (!has_news(&s->tables[t], now))
                 continue;
-            plan(r, &s->tables[t]);
+            plan_range(r, &s->tables[t]);
             if (s->tables[t].pending_to == 0)
                 continue;
             struct item *one = calloc(1, sizeof(*one));
@@ -432,7 +432,7 @@ struct figures {
     struct arena *mem;       /* the same */
 };
 
-static const char *copy(struct arena *a, const struct sql_value *v)
+static const char *copy_text(struct arena *a, const struct sql_value *v)
 {
     if (v->type != SQL_TEXT || memchr(v->text.data, '\0', v->text.size) != NULL)
         return "";
@@ -456,11 +456,11 @@ static int take_figures(void *arg, const struct member *m, const struct answer_r
     for (uint32_t row = 0; row < n; row++) {
         for (uint32_t i = 0; i < 6; i++)
             answer_rows_value(rows, row, i, &v[i]);
-        struct ship_sample s = {.name = copy(&f->mem[at], &v[0]),
-                                .type = copy(&f->mem[at], &v[1]),
-                                .unit = copy(&f->mem[at], &v[2]),
-                                .labels = copy(&f->mem[at], &v[3]),
-                                .help = copy(&f->mem[at], &v[5]),
+        struct ship_sample s = {.name = copy_text(&f->mem[at], &v[0]),
+                                .type = copy_text(&f->mem[at], &v[1]),
+                                .unit = copy_text(&f->mem[at], &v[2]),
+                                .labels = copy_text(&f->mem[at], &v[3]),
+                                .help = copy_text(&f->mem[at], &v[5]),
                                 .value = v[4].type == SQL_DOUBLE ? v[4].number : 0};
         if (s.name == NULL || s.type == NULL || s.unit == NULL || s.labels == NULL ||
             s.help == NULL)

@@ -42,7 +42,7 @@ struct remote_write {
 
 /* ---- requests ---- */
 
-static int post(struct ship_destination *d, uint32_t from, uint32_t to)
+static int post_series(struct ship_destination *d, uint32_t from, uint32_t to)
 {
     struct remote_write *w = d->self;
     struct http_answer a = {.status = 0};
@@ -83,7 +83,7 @@ static int send_range(struct ship_destination *d, uint32_t from, uint32_t to)
     struct remote_write *w = d->self;
     size_t bytes = w->places[to - 1].at + w->places[to - 1].size - w->places[from].at;
     bool whole = to - from == 1, known = bytes > w->http.most && !whole;
-    int rc = known ? -EFBIG : w->refusals >= REFUSALS_MAX ? -EREMOTEIO : post(d, from, to);
+    int rc = known ? -EFBIG : w->refusals >= REFUSALS_MAX ? -EREMOTEIO : post_series(d, from, to);
 
     if (rc == 0) {
         d->samples += samples_in(w, from, to);
@@ -104,7 +104,7 @@ static int send_range(struct ship_destination *d, uint32_t from, uint32_t to)
     return rc < 0 ? rc : send_range(d, middle, to);
 }
 
-static int flush(struct ship_destination *d)
+static int flush_series(struct ship_destination *d)
 {
     struct remote_write *w = d->self;
     int rc = 0;
@@ -129,7 +129,7 @@ static int add_series(struct ship_destination *d, struct buf *one, size_t labels
         buf_reset(one);
         return 0;
     }
-    rc = rc < 0 ? rc : w->n > 0 && w->series.size + one->size > w->http.most ? flush(d) : 0;
+    rc = rc < 0 ? rc : w->n > 0 && w->series.size + one->size > w->http.most ? flush_series(d) : 0;
 
     if (rc < 0)
         return rc;
@@ -209,7 +209,7 @@ static int send_metrics(struct ship_destination *d, const struct ship_metrics *m
         rc = add_series(d, &series, end, 1);
     }
     if (rc == 0)
-        rc = flush(d);
+        rc = flush_series(d);
     drop_request(d->self);
     buf_done(&series);
     buf_done(&room);
@@ -282,7 +282,7 @@ static int send_batch(struct ship_destination *d, const struct ship_batch *b)
         rc = write_rows(&w, i, end);
     }
     if (rc == 0)
-        rc = flush(d);
+        rc = flush_series(d);
     drop_request(d->self);
     if (rc == 0)
         d->refused += left_out;

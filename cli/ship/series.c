@@ -224,7 +224,7 @@ void series_limit_done(struct series_limit *l)
 
 /* ---- rows in order ---- */
 
-static int compare(const void *a, const void *b)
+static int compare_rows(const void *a, const void *b)
 {
     const struct series_row *x = a, *y = b;
 
@@ -271,7 +271,7 @@ int series_rows(const struct ship_batch *b, struct series_row **ret, uint32_t *r
                                                .row = row,
                                                .order = order++};
         }
-    qsort(all, n, sizeof(*all), compare);
+    qsort(all, n, sizeof(*all), compare_rows);
     for (uint32_t i = 0; i < n; i++)
         if (i + 1 == n || all[i].series != all[i + 1].series ||
             all[i].at_ns / MS_NS != all[i + 1].at_ns / MS_NS)

@@ -49,7 +49,7 @@ static int take_number(const char *option, const char *value, uint64_t *ret)
     return 0;
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct ship_words *w = arg;
 
@@ -226,7 +226,7 @@ static bool all_answered(const struct ship_run *r)
     return all;
 }
 
-static int ship(struct ship_run *r, uint64_t every_ns)
+static int ship_rounds(struct ship_run *r, uint64_t every_ns)
 {
     struct backoff b = {.tries = 0};
     const uint64_t refused = r->state.totals.refused;
@@ -290,7 +290,7 @@ int command_ship(struct target *t, int argc, char **argv)
     struct ship_words w = {.every_ns = EVERY_NS};
     struct ship_run r = {.targets = t->text, .state = {.dir = -1, .lock = -1}};
     char room[SECRET_BYTES + 1];
-    int rc = cli_parse(argc, argv, take, &w);
+    int rc = cli_parse(argc, argv, parse_option, &w);
 
     if (!w.once)
         link_set_timeout(THERE_NS);
@@ -315,7 +315,7 @@ int command_ship(struct target *t, int argc, char **argv)
     r.once = w.once;
     struct ship_totals before = r.told = r.state.totals;
     if (rc == 0) {
-        rc = ship(&r, w.every_ns);
+        rc = ship_rounds(&r, w.every_ns);
         char why[ERR_TEXT_BYTES];
         (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
         say_totals(&r, &before);

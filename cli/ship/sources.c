@@ -296,7 +296,7 @@ static void say_left_out(struct ship_run *r)
 
 /* ---- who is there ---- */
 
-static int match(struct ship_run *r)
+static int match_members(struct ship_run *r)
 {
     struct members *m = &r->members;
     struct member_clock *clocks = calloc(m->n + 1, sizeof(*clocks));
@@ -403,7 +403,7 @@ int sources_find(struct ship_run *r)
         rc = find_failed(r, rc);
     bool nobody = rc == 1;
     if (rc >= 0)
-        rc = match(r);
+        rc = match_members(r);
     buf_init(&text, TARGETS_BYTES);
     if (!nobody)
         (void)buf_adds(&text, r->targets);
@@ -411,7 +411,7 @@ int sources_find(struct ship_run *r)
         members_done(&r->members);
         rc = find_members(r, buf_text(&text));
         if (rc == 0)
-            rc = match(r);
+            rc = match_members(r);
     }
     buf_done(&text);
     return rc;
@@ -522,7 +522,7 @@ static int take_tables(void *arg, const struct member *m, const struct answer_ro
 }
 
 /* One that does not answer is said once, and again when it has answered in between. */
-static int listed(void *arg, const struct member *m)
+static int note_member(void *arg, const struct member *m)
 {
     struct ship_run *r = arg;
     struct ship_source *s = r->source[m - r->members.list];
@@ -571,7 +571,7 @@ int sources_list(struct ship_run *r, uint32_t *ret_news)
 {
     struct members *m = &r->members;
     bool *only = calloc(m->n + 1, sizeof(*only)), any = false;
-    const struct members_sink sink = {.arg = r, .rows = take_tables, .done = listed};
+    const struct members_sink sink = {.arg = r, .rows = take_tables, .done = note_member};
     const struct members_ask ask = {
         .statement = "select schema, name, id, first_row, next_row from probing.tables where kind "
                      "= 'stored'",

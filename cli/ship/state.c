@@ -187,7 +187,7 @@ int ship_state_save(struct ship_state *s)
 
 /* ---- in ---- */
 
-static int damaged(const struct ship_state *s, const char *what)
+static int report_damage(const struct ship_state *s, const char *what)
 {
     return err_set(-EBADMSG,
                    "the state file %s is damaged (%s); what was sent is not known: remove it to "
@@ -214,10 +214,10 @@ static int take_table(const struct ship_state *s, struct ship_source *source, co
         !text_is_name(v[1]->text) || !text_is_name(v[2]->text) || !is_count(v[3]) ||
         !is_count(v[4]) || !is_count(v[5]) || !is_count(v[6]) ||
         v[4]->integer - v[3]->integer > SHIP_RANGE_ROWS)
-        return damaged(s, "a table that is none");
+        return report_damage(s, "a table that is none");
     struct ship_table *t = ship_table_of(source, (uint32_t)v[0]->integer, /* make= */ true);
     if (t == NULL)
-        return damaged(s, "too many tables");
+        return report_damage(s, "too many tables");
     (void)snprintf(t->schema, sizeof(t->schema), "%s", v[1]->text);
     (void)snprintf(t->name, sizeof(t->name), "%s", v[2]->text);
     t->next = (uint64_t)v[3]->integer;
@@ -236,10 +236,10 @@ static int take_source(struct ship_state *s, const struct json *j)
 
     if (id[0] == '\0' || strlen(id) >= sizeof(((struct ship_source *)0)->id) || tables == NULL ||
         tables->type != JSON_ARRAY)
-        return damaged(s, "a process without an id or tables");
+        return report_damage(s, "a process without an id or tables");
     struct ship_source *one = ship_source_of(s, id, /* make= */ true);
     if (one == NULL)
-        return damaged(s, "too many processes");
+        return report_damage(s, "too many processes");
     (void)snprintf(one->directory, sizeof(one->directory), "%s", json_text(j, "directory", ""));
     (void)snprintf(one->tags.host, sizeof(one->tags.host), "%s", json_text(j, "host", ""));
     (void)snprintf(one->tags.job, sizeof(one->tags.job), "%s", json_text(j, "job", ""));
@@ -257,7 +257,7 @@ static int take_head(struct ship_state *s, const struct json *j)
     const char *to = json_text(j, "destination", "");
 
     if (json_int(j, "probing_ship", 0) != FORMAT)
-        return damaged(s, "it is none of ship's, or of another version");
+        return report_damage(s, "it is none of ship's, or of another version");
     if (strcmp(to, s->destination) != 0)
         return err_set(-EBADMSG,
                        "the state file %s is about %s, not %s: each destination needs one of its "
@@ -280,8 +280,8 @@ static int take_line(struct ship_state *s, const char *line, size_t size, bool f
     struct arena a;
 
     arena_init(&a, 16 * LINE_BYTES);
-    int rc = size > LINE_BYTES                         ? damaged(s, "a line without an end")
-             : json_read(&a, line, size, &j, &bad) < 0 ? damaged(s, bad.what)
+    int rc = size > LINE_BYTES                         ? report_damage(s, "a line without an end")
+             : json_read(&a, line, size, &j, &bad) < 0 ? report_damage(s, bad.what)
              : first                                   ? take_head(s, j)
                                                        : take_source(s, j);
     arena_done(&a);
@@ -307,7 +307,7 @@ static int read_state(struct ship_state *s)
     if (fd != -1)
         (void)close(fd);
     if (rc == 0 && (text.size == 0 || text.data[text.size - 1] != '\n'))
-        rc = damaged(s, "it ends in the middle");
+        rc = report_damage(s, "it ends in the middle");
     for (size_t at = 0; rc == 0 && at < text.size;) {
         const char *end = memchr(text.data + at, '\n', text.size - at);
         size_t n = (size_t)(end - (text.data + at));

@@ -22,7 +22,7 @@ const char *output_why(int code)
                          : strerror(code);
 }
 
-static int refused(const struct output *o, int code)
+static int report_refusal(const struct output *o, int code)
 {
     return err_set(-code, "%s cannot be written: %s", o->path, output_why(code));
 }
@@ -35,7 +35,7 @@ size_t output_stem(const char *path)
 
 #define PACK_BYTES (1u << 18) /* compressed at a time */
 
-static int pack(struct output *o, const char *data, size_t size, bool last)
+static int pack_bytes(struct output *o, const char *data, size_t size, bool last)
 {
     struct buf out;
 
@@ -50,13 +50,13 @@ static int pack(struct output *o, const char *data, size_t size, bool last)
 
 static ssize_t write_packed(void *cookie, const char *data, size_t size)
 {
-    return pack(cookie, data, size, /* last= */ false) == 0 ? (ssize_t)size : 0;
+    return pack_bytes(cookie, data, size, /* last= */ false) == 0 ? (ssize_t)size : 0;
 }
 
 static int close_packed(void *cookie)
 {
     struct output *o = cookie;
-    int rc = pack(o, "", 0, /* last= */ true);
+    int rc = pack_bytes(o, "", 0, /* last= */ true);
     int closed = fclose(o->packed) == EOF ? -errno : 0;
 
     squeeze_free(o->squeeze);
@@ -80,7 +80,7 @@ static int add_packing(struct output *o)
     (void)fclose(o->packed);
     if (o->part[0] != '\0')
         (void)unlink(o->part);
-    return refused(o, ENOMEM);
+    return report_refusal(o, ENOMEM);
 }
 
 int output_open(struct output *o, const char *path)
@@ -89,7 +89,7 @@ int output_open(struct output *o, const char *path)
     *o = (struct output){.path = path};
     bool there = lstat(path, &what) == 0; /* a link is not followed: /dev/stdout may be a file */
     if (there && S_ISDIR(what.st_mode))
-        return refused(o, EISDIR);
+        return report_refusal(o, EISDIR);
     if (!there || S_ISREG(what.st_mode)) {
         int n = snprintf(o->part, sizeof(o->part), "%s.%d.part", path, (int)getpid());
         if (n < 0 || (size_t)n >= sizeof(o->part))
@@ -103,19 +103,19 @@ int output_open(struct output *o, const char *path)
         o->file = fd != -1 ? terminal_open(fd) : NULL;
     }
     if (o->file == NULL)
-        return refused(o, errno);
+        return report_refusal(o, errno);
     return path[output_stem(path)] != '\0' ? add_packing(o) : 0;
 }
 
 int output_close(struct output *o, int rc)
 {
     if (fclose(o->file) == EOF && rc >= 0)
-        rc = refused(o, errno);
+        rc = report_refusal(o, errno);
     o->file = NULL;
     if (o->part[0] == '\0')
         return rc;
     if (rc >= 0 && rename(o->part, o->path) == -1)
-        rc = refused(o, errno);
+        rc = report_refusal(o, errno);
     if (rc < 0)
         (void)unlink(o->part);
     return rc;

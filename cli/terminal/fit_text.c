@@ -38,7 +38,7 @@ size_t fit_letter(const char *text, size_t size, uint32_t *ret_columns)
 }
 
 /* Bytes of the letter at `at`, which need not be one, and its columns. */
-static size_t step(const char *at, size_t left, uint32_t *ret_columns)
+static size_t next_letter(const char *at, size_t left, uint32_t *ret_columns)
 {
     size_t n = fit_letter(at, left, ret_columns);
     if (n == 0)
@@ -50,7 +50,7 @@ uint32_t fit_columns(const char *text, size_t size)
 {
     uint32_t sum = 0, columns;
     for (size_t at = 0; at < size; sum += columns)
-        at += step(text + at, size - at, &columns);
+        at += next_letter(text + at, size - at, &columns);
     return sum;
 }
 
@@ -60,7 +60,7 @@ static size_t head_of(const char *text, size_t size, uint32_t most)
     uint32_t used = 0, columns;
     size_t at = 0;
     while (at < size) {
-        size_t n = step(text + at, size - at, &columns);
+        size_t n = next_letter(text + at, size - at, &columns);
         if (used + columns > most)
             break;
         used += columns;
@@ -75,7 +75,7 @@ static size_t tail_of(const char *text, size_t size, uint32_t most)
     uint32_t all = fit_columns(text, size), columns;
     size_t at = 0;
     while (all > most && at < size) {
-        at += step(text + at, size - at, &columns);
+        at += next_letter(text + at, size - at, &columns);
         all -= columns;
     }
     return at;

@@ -74,7 +74,7 @@ static bool is_installed(const char *name)
 }
 
 /* NULL: none. */
-static const char *choose(void)
+static const char *choose_pager(void)
 {
     const char *command = getenv("PROBING_PAGER"), *term = getenv("TERM");
 
@@ -88,7 +88,7 @@ static const char *choose(void)
 }
 
 /* A plain command takes the shell's place, so that Ctrl-C reaches nobody who would die of it. */
-static pid_t start(const char *command, int from)
+static pid_t start_pager(const char *command, int from)
 {
     extern char **environ;
     static const char special[] = "|&;<>()$`\\\"'*?[#~=\n";
@@ -118,7 +118,7 @@ static pid_t start(const char *command, int from)
 }
 
 /* A file without a name in $TMPDIR or /tmp, else memory; -1: none. */
-static int nameless(void)
+static int open_nameless(void)
 {
     const char *folder = getenv("TMPDIR");
     char path[4096];
@@ -141,7 +141,7 @@ struct spool {
     char piece[1 << 16];
 };
 
-static bool feed(struct spool *s)
+static bool feed_pager(struct spool *s)
 {
     char text[1 << 14];
     bool filed = s->read < s->written;
@@ -165,7 +165,7 @@ static bool feed(struct spool *s)
     return true;
 }
 
-static void take(struct spool *s)
+static void take_input(struct spool *s)
 {
     ssize_t n = read(STDIN_FILENO, s->piece, sizeof(s->piece));
 
@@ -181,7 +181,7 @@ static void take(struct spool *s)
 }
 
 /* From standard input to standard output, never waiting for who reads there. */
-static void spool(int file)
+static void run_spool(int file)
 {
     static struct spool s;
     bool fed = true;
@@ -195,8 +195,9 @@ static void spool(int file)
         if (poll(fds, 2, -1) == -1)
             continue;
         if (fds[0].revents != 0)
-            take(&s);
-        fed = (fds[1].revents & POLLERR) == 0 && ((fds[1].revents & POLLOUT) == 0 || feed(&s));
+            take_input(&s);
+        fed =
+            (fds[1].revents & POLLERR) == 0 && ((fds[1].revents & POLLOUT) == 0 || feed_pager(&s));
     }
     (void)fcntl(STDOUT_FILENO, F_SETFL, 0); /* this line may wait for room */
     if (s.full)
@@ -206,9 +207,9 @@ static void spool(int file)
 }
 
 /* Where to write what the pager is to read at `to`, which becomes ours. */
-static int spooled(int to)
+static int open_spool(int to)
 {
-    int ends[2], file = nameless();
+    int ends[2], file = open_nameless();
 
     if (file == -1 || pipe2(ends, O_CLOEXEC) == -1) {
         (void)close(file);
@@ -222,7 +223,7 @@ static int spooled(int to)
             dup2(file, STDERR_FILENO) == -1)
             _exit(EXIT_FAILED);
         proc_close_descriptors(/* keep= */ -1);
-        spool(STDERR_FILENO);
+        run_spool(STDERR_FILENO);
         _exit(0);
     }
     (void)close(file);
@@ -243,7 +244,7 @@ bool pager_colours(void)
 
 void pager_begin(void)
 {
-    const char *command = choose();
+    const char *command = choose_pager();
     uint32_t width = cli_width();
     int ends[2];
 
@@ -253,10 +254,10 @@ void pager_begin(void)
     /* As git has them: quit when all fits, colours, chopped lines, the screen left as it is. */
     if (getenv("LESS") == NULL)
         (void)putenv((char *)(uintptr_t) "LESS=FRSX");
-    pager.pid = start(command, ends[0]);
+    pager.pid = start_pager(command, ends[0]);
     (void)close(ends[0]);
     if (pager.pid != 0) {
-        ends[1] = spooled(ends[1]);
+        ends[1] = open_spool(ends[1]);
         pager.width = width;
         pager.command = command;
         pager.stdout_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);

@@ -62,7 +62,7 @@ struct prompt {
 
 static struct prompt *the_prompt; /* libedit's callbacks have no argument; one thread */
 
-static bool find(void *library, const char *name, void *ret_function)
+static bool find_function(void *library, const char *name, void *ret_function)
 {
     void *at = dlsym(library, name);
     memcpy(ret_function, &at, sizeof(at));
@@ -75,17 +75,19 @@ static bool load_editor(struct editor *e)
 
     if (library == NULL)
         library = dlopen("libedit.so.0", RTLD_NOW | RTLD_LOCAL); /* Fedora's name */
-    return library != NULL && find(library, "readline", &e->readline) &&
-           find(library, "add_history", &e->add_history) &&
-           find(library, "read_history", &e->read_history) &&
-           find(library, "write_history", &e->write_history) &&
-           find(library, "stifle_history", &e->stifle_history) &&
-           find(library, "rl_completion_matches", &e->completion_matches) &&
-           find(library, "rl_attempted_completion_function", &e->attempted_completion) &&
-           find(library, "rl_completer_word_break_characters", &e->word_break_characters) &&
-           find(library, "rl_completion_append_character", &e->append_character) &&
-           find(library, "rl_attempted_completion_over", &e->attempted_over) &&
-           find(library, "rl_line_buffer", &e->line) && find(library, "rl_outstream", &e->out);
+    return library != NULL && find_function(library, "readline", &e->readline) &&
+           find_function(library, "add_history", &e->add_history) &&
+           find_function(library, "read_history", &e->read_history) &&
+           find_function(library, "write_history", &e->write_history) &&
+           find_function(library, "stifle_history", &e->stifle_history) &&
+           find_function(library, "rl_completion_matches", &e->completion_matches) &&
+           find_function(library, "rl_attempted_completion_function", &e->attempted_completion) &&
+           find_function(library, "rl_completer_word_break_characters",
+                         &e->word_break_characters) &&
+           find_function(library, "rl_completion_append_character", &e->append_character) &&
+           find_function(library, "rl_attempted_completion_over", &e->attempted_over) &&
+           find_function(library, "rl_line_buffer", &e->line) &&
+           find_function(library, "rl_outstream", &e->out);
 }
 
 /* libedit asks again and again until NULL; it frees what it is given. */
@@ -138,7 +140,7 @@ static char *line_before(const char *line, int cursor)
     return strndup(line, n);
 }
 
-static char **candidates(const char *text, int start, int end)
+static char **find_candidates(const char *text, int start, int end)
 {
     struct prompt *p = the_prompt;
 
@@ -218,7 +220,7 @@ static int prompt_new(const struct prompt_options *o, struct prompt **ret)
         const char *locale = setlocale(LC_CTYPE, "");
         if (locale == NULL || strcmp(locale, "C") == 0 || strcmp(locale, "POSIX") == 0)
             (void)setlocale(LC_CTYPE, "C.UTF-8");
-        *p->editor.attempted_completion = candidates;
+        *p->editor.attempted_completion = find_candidates;
         *p->editor.word_break_characters = o->word_breaks;
         *p->editor.append_character = '\0';
         *p->editor.out = terminal_drawn();
@@ -249,16 +251,16 @@ static void prompt_free(struct prompt *p)
 }
 
 /* Interrupts the read again, until it has ended. */
-static void again(int signo)
+static void interrupt_again(int signo)
 {
     (void)signo;
     if (cli_interrupted && cli_prompts)
         (void)alarm(1);
 }
 
-static char *edit(struct prompt *p, const char *text)
+static char *edit_line(struct prompt *p, const char *text)
 {
-    const struct sigaction action = {.sa_handler = again}; /* no SA_RESTART */
+    const struct sigaction action = {.sa_handler = interrupt_again}; /* no SA_RESTART */
     struct sigaction before;
 
     (void)sigaction(SIGALRM, &action, &before);
@@ -276,7 +278,7 @@ static const char *read_line(struct prompt *p, const char *text)
 {
     if (p->edits) {
         free(p->line);
-        p->line = edit(p, text);
+        p->line = edit_line(p, text);
         return cli_interrupted ? NULL : p->line;
     }
     if (prompt_is_person()) {
@@ -298,7 +300,7 @@ struct tender {
     int over; /* an eventfd */
 };
 
-static void *tend(void *arg)
+static void *prompt_thread(void *arg)
 {
     const struct tender *t = arg;
     struct pollfd p = {.fd = t->over, .events = POLLIN};
@@ -315,7 +317,8 @@ static const char *await_line(struct prompt *p, const char *text)
 
     if (p->o.tend != NULL)
         t.over = eventfd(0, EFD_CLOEXEC);
-    bool tended = t.over != -1 && own_thread_start(&thread, TEND_STACK_BYTES, tend, &t) == 0;
+    bool tended =
+        t.over != -1 && own_thread_start(&thread, TEND_STACK_BYTES, prompt_thread, &t) == 0;
     const char *line = read_line(p, text);
     if (tended) {
         (void)eventfd_write(t.over, 1);

@@ -22,7 +22,7 @@ static int cannot_read(const char *option, const char *path, int code)
 
 /* Whoever owns a file can read it, whatever its mode says; whoever may write to it can have ours
  * go, or his come, in its place. */
-static int check(const char *option, const char *path, const struct stat *st)
+static int check_owner(const char *option, const char *path, const struct stat *st)
 {
     if (S_ISDIR(st->st_mode))
         return cannot_read(option, path, EISDIR);
@@ -41,7 +41,8 @@ int secret_check(const char *option, const char *path)
 {
     struct stat st;
 
-    return stat(path, &st) == -1 ? cannot_read(option, path, errno) : check(option, path, &st);
+    return stat(path, &st) == -1 ? cannot_read(option, path, errno)
+                                 : check_owner(option, path, &st);
 }
 
 /* Up to the end of the first line.  Bytes, or -errno; `size` of them: it is longer. */
@@ -71,7 +72,7 @@ int secret_read(const char *option, const char *path, char *ret, size_t size)
     if (fd == -1 || (!in && fstat(fd, &st) == -1))
         rc = cannot_read(option, path, errno);
     else if (!in)
-        rc = check(option, path, &st);
+        rc = check_owner(option, path, &st);
     ssize_t n = rc == 0 ? read_line(fd, ret, size) : 0;
     if (fd != -1 && !in)
         (void)close(fd);

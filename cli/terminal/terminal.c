@@ -3,7 +3,7 @@
  * cli/terminal/terminal.c - see terminal.h.
  *
  * glibc lets stdout and stderr be set (its manual: "these are variables that you can set"), and
- * makes streams of functions (fopencookie): what is printed by whatever function ends in put().
+ * makes streams of functions (fopencookie): all that anybody prints ends in put_text().
  */
 #include "cli/terminal/terminal.h"
 
@@ -119,7 +119,7 @@ static int put_plainly(const struct stream *s, const char *text, size_t size)
     return rc;
 }
 
-static ssize_t put(void *cookie, const char *text, size_t size)
+static ssize_t put_text(void *cookie, const char *text, size_t size)
 {
     struct stream *s = cookie;
     bool as_it_is = terminal.raw || (s->exact && !s->seen);
@@ -138,7 +138,7 @@ static ssize_t put(void *cookie, const char *text, size_t size)
     return 0; /* what a cookie's function gives for an error */
 }
 
-static int end(void *cookie)
+static int end_stream(void *cookie)
 {
     struct stream *s = cookie;
     int rc = put_escaped(s, NULL, 0, true);
@@ -150,9 +150,9 @@ static int end(void *cookie)
     return rc;
 }
 
-static FILE *make(struct stream *s)
+static FILE *make_stream(struct stream *s)
 {
-    const cookie_io_functions_t functions = {.write = put, .close = end};
+    const cookie_io_functions_t functions = {.write = put_text, .close = end_stream};
 
     return fopencookie(s, "w", functions);
 }
@@ -184,7 +184,7 @@ int terminal_begin(void)
         return rc;
     terminal.out = (struct stream){.fd = STDOUT_FILENO, .seen = isatty(STDOUT_FILENO) == 1};
     terminal.err = (struct stream){.fd = STDERR_FILENO, .seen = isatty(STDERR_FILENO) == 1};
-    FILE *out = make(&terminal.out), *err = make(&terminal.err);
+    FILE *out = make_stream(&terminal.out), *err = make_stream(&terminal.err);
     if (out == NULL || err == NULL) {
         if (out != NULL)
             (void)fclose(out);
@@ -359,7 +359,7 @@ FILE *terminal_open(int fd)
     if (s == NULL)
         return NULL;
     *s = (struct stream){.fd = fd, .seen = true, .owned = true};
-    FILE *f = make(s);
+    FILE *f = make_stream(s);
     if (f == NULL)
         free(s);
     return f;
