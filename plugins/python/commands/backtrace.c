@@ -21,8 +21,8 @@
 #define LOCALS_COLUMN 11               /* of python.backtrace */
 #define IDS_BYTES ((size_t)1 << 20)    /* of the ids of all threads: 8,192 of 48 bytes at most */
 
-/* A look at our own process.  0, or -ENOMEM.  Takes the lock that end() gives back. */
-static int begin(struct snapshot *l, struct plugin *p)
+/* A look at our own process.  0, or -ENOMEM.  Takes the lock that end_snapshot() gives back. */
+static int begin_snapshot(struct snapshot *l, struct plugin *p)
 {
     (void)pthread_mutex_lock(&p->stacks);
     int r = snapshot_begin(l, /* pid= */ 0, &p->py, p->host->extension(p->host, PROBING_STACK_1));
@@ -31,7 +31,7 @@ static int begin(struct snapshot *l, struct plugin *p)
     return r;
 }
 
-static void end(struct snapshot *l, struct plugin *p)
+static void end_snapshot(struct snapshot *l, struct plugin *p)
 {
     snapshot_done(l);
     (void)pthread_mutex_unlock(&p->stacks);
@@ -41,7 +41,7 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
 {
     struct snapshot l;
     (void)snprintf(line, line_size, "the thread that holds it could not be read");
-    if (begin(&l, p))
+    if (begin_snapshot(&l, p))
         return NULL;
     const struct walk_thread *holder = NULL;
     for (int i = 0; i < l.n_states && !holder; i++)
@@ -70,7 +70,7 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
         }
         text = sink_text_end(&s);
     }
-    end(&l, p);
+    end_snapshot(&l, p);
     return text;
 }
 
@@ -78,7 +78,7 @@ int backtrace_subinterpreters(struct plugin *p)
 {
     struct snapshot l;
     int n = 0;
-    if (begin(&l, p))
+    if (begin_snapshot(&l, p))
         return 0;
     for (int i = 0; i < l.n_states; i++) {
         bool again = l.states[i].interpreter == l.walk.main;
@@ -86,7 +86,7 @@ int backtrace_subinterpreters(struct plugin *p)
             again = l.states[k].interpreter == l.states[i].interpreter;
         n += !again;
     }
-    end(&l, p);
+    end_snapshot(&l, p);
     return n;
 }
 
@@ -97,17 +97,17 @@ int backtrace_subinterpreters(struct plugin *p)
 static void list_threads(struct plugin *p, struct buf *ret)
 {
     struct snapshot l;
-    if (begin(&l, p))
+    if (begin_snapshot(&l, p))
         return;
     for (int i = 0; i < l.n_states; i++)
         if (l.states[i].thread_id && l.states[i].tid)
             (void)buf_addf(ret, "%llu=%d ", (unsigned long long)l.states[i].thread_id,
                            l.states[i].tid);
-    end(&l, p);
+    end_snapshot(&l, p);
 }
 
 /* What only Python code in the process can tell: it waits for the GIL, for a while. */
-static int ask(struct plugin *p, const struct backtrace_words *o, struct probing_reply *out)
+static int ask_python(struct plugin *p, const struct backtrace_words *o, struct probing_reply *out)
 {
     char tid[16];
     struct buf threads;
@@ -156,8 +156,8 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
     if (of_python && p->no_python[0])
         return h->fail(h, -ENODEV, p->no_python);
     if (options.tasks || options.repr)
-        return ask(p, &options, out);
-    if (begin(&l, p))
+        return ask_python(p, &options, out);
+    if (begin_snapshot(&l, p))
         return h->fail(h, -ENOMEM, "no memory to read stacks");
     l.options = options;
     if (!l.readable && options.want == WANT_PYTHON) {
@@ -172,7 +172,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
         r = snapshot_show(&l);
         r = sink_reply_end(&s, r);
     }
-    end(&l, p);
+    end_snapshot(&l, p);
     return r;
 }
 
@@ -190,7 +190,7 @@ static int backtrace_scan(void *self, struct probing_rows *out)
 {
     struct plugin *p = self;
     struct snapshot l;
-    if (begin(&l, p))
+    if (begin_snapshot(&l, p))
         return p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
     struct sink_table *s = malloc(sizeof(*s));
     int r = s ? 0 : p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
@@ -202,7 +202,7 @@ static int backtrace_scan(void *self, struct probing_rows *out)
         r = snapshot_show(&l);
     }
     free(s);
-    end(&l, p);
+    end_snapshot(&l, p);
     return r == -ECANCELED ? 0 : r;
 }
 

@@ -19,7 +19,7 @@
 #include "stack/snapshot.h"
 
 /* What a look uses of the other CPython: addresses there, none of which is called or read here. */
-static const char *describe(const struct probing_python_process *p, struct cpython *ret)
+static const char *describe_process(const struct probing_python_process *p, struct cpython *ret)
 {
     const char *missing = NULL;
     uint64_t address;
@@ -40,8 +40,8 @@ static const char *describe(const struct probing_python_process *p, struct cpyth
     return missing;
 }
 
-static int show(const struct probing_host *h, struct snapshot *l,
-                const struct backtrace_words *options, struct probing_reply *out)
+static int show_threads(const struct probing_host *h, struct snapshot *l,
+                        const struct backtrace_words *options, struct probing_reply *out)
 {
     struct sink_reply s;
     l->options = *options;
@@ -77,7 +77,7 @@ static int begin_looks(const struct probing_host *h, const struct probing_python
     *ret = NULL;
     for (; p; p = p->size >= sizeof(*p) ? p->next : NULL) {
         struct other_python *o = calloc(1, sizeof(*o));
-        const char *missing = o && p->version ? describe(p, &o->py) : NULL;
+        const char *missing = o && p->version ? describe_process(p, &o->py) : NULL;
         if (missing) {
             free(o);
             (void)snprintf(why, why_size,
@@ -115,7 +115,7 @@ static int external_backtrace(const struct probing_host *h, const struct probing
     r = begin_looks(h, p, &l, text, sizeof(text));
     if (r < 0)
         return h->fail(h, r, text);
-    r = show(h, l, &options, out);
+    r = show_threads(h, l, &options, out);
     end_looks(l);
     return r;
 }

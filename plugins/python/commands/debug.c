@@ -110,7 +110,7 @@ static PyObject *debug_write(PyObject *self, PyObject *text)
     return natives_none();
 }
 
-static PyObject *truth(bool value)
+static PyObject *py_bool(bool value)
 {
     return natives_py.PyBool_FromLong(value);
 }
@@ -122,7 +122,7 @@ static PyObject *debug_gone(PyObject *self, PyObject *number)
     (void)pthread_mutex_lock(&session.lock);
     bool gone = is_over(life);
     (void)pthread_mutex_unlock(&session.lock);
-    return truth(gone);
+    return py_bool(gone);
 }
 
 static PyObject *debug_life(PyObject *self, PyObject *unused)
@@ -144,7 +144,7 @@ static PyObject *debug_stop(PyObject *self, PyObject *unused)
     bool stop = session.stop;
     session.stop = false;
     (void)pthread_mutex_unlock(&session.lock);
-    return truth(stop);
+    return py_bool(stop);
 }
 
 static PyObject *debug_end(PyObject *self, PyObject *number)
@@ -174,7 +174,7 @@ static PyObject *debug_user(PyObject *self, PyObject *unused)
 }
 
 /* On the interpreter's main thread, between two of its instructions. */
-static int arrive(void *arg)
+static int arrive_on_main(void *arg)
 {
     PyObject *come = session.come;
     (void)arg;
@@ -199,7 +199,7 @@ static PyObject *debug_begin(PyObject *self, PyObject *come)
     bool waits = session.come != NULL;
     natives_py.Py_IncRef(come);
     session.come = come;
-    if (!waits && natives_py.Py_AddPendingCall(arrive, NULL)) {
+    if (!waits && natives_py.Py_AddPendingCall(arrive_on_main, NULL)) {
         session.come = NULL;
         natives_py.Py_DecRef(come);
         natives_py.PyErr_SetString(natives_py.PyExc_RuntimeError,
@@ -249,7 +249,7 @@ static int send_output(struct plugin *p, struct output o, struct probing_reply *
     return r < 0 || !o.cut ? r : p->host->reply(out, cut, sizeof(cut) - 1);
 }
 
-static int claim(struct plugin *p)
+static int claim_debugger(struct plugin *p)
 {
     char *output = malloc(OUTPUT_MAX);
     if (!output)
@@ -275,7 +275,7 @@ static int claim(struct plugin *p)
     return p->host->fail(p->host, -EBUSY, "this process is being debugged already");
 }
 
-static void release(void)
+static void release_debugger(void)
 {
     (void)pthread_mutex_lock(&session.lock);
     while (session.inputs > 0) /* they send the last words */
@@ -328,7 +328,7 @@ static enum state wait_prompt(struct plugin *p, struct probing_reply *out, bool 
 }
 
 /* The client has gone or wants no more: the main thread finds out and goes on. */
-static void dismiss(struct plugin *p)
+static void dismiss_client(struct plugin *p)
 {
     uint64_t until = p->host->now() + LEAVE_NS;
     (void)pthread_mutex_lock(&session.lock);
@@ -343,7 +343,7 @@ static void dismiss(struct plugin *p)
 static int run_pause(struct plugin *p, struct probing_reply *out)
 {
     const char *words[] = {"debug", "pause"};
-    int r = claim(p);
+    int r = claim_debugger(p);
     if (r < 0)
         return r;
     r = eval_tool(p, 2, words, out);
@@ -357,9 +357,9 @@ static int run_pause(struct plugin *p, struct probing_reply *out)
             (void)pthread_mutex_unlock(&session.lock);
         }
         if (state != OVER)
-            dismiss(p);
+            dismiss_client(p);
     }
-    release();
+    release_debugger();
     return r;
 }
 

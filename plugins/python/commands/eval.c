@@ -34,8 +34,8 @@ struct eval_args {
 
 /* Pass output on until the code has ended: its result; or -ECANCELED when the client went, and
  * -ETIMEDOUT when it was `until` (0: no limit). */
-static int follow(struct plugin *p, struct runner_job *job, uint64_t until,
-                  struct probing_reply *out)
+static int follow_output(struct plugin *p, struct runner_job *job, uint64_t until,
+                         struct probing_reply *out)
 {
     char *copy = malloc(SESSION_OUTPUT);
     int result = copy ? 0 : -ENOMEM;
@@ -227,7 +227,7 @@ static int run_args(struct plugin *p, const struct eval_args *w, struct probing_
     result = wait_for_gil(p, job, out, w->timeout_ns ? w->timeout_ns : GIL_NS);
     bool runs = result == 0;
     if (runs)
-        result = follow(p, job, w->timeout_ns ? begin + w->timeout_ns : 0, out);
+        result = follow_output(p, job, w->timeout_ns ? begin + w->timeout_ns : 0, out);
     if (runs && runner_wait(p->runner, job, RUNNER_RUNS, 0) < RUNNER_DONE)
         runner_interrupt(p->runner, job);
     if (runs)
@@ -239,7 +239,7 @@ static int run_args(struct plugin *p, const struct eval_args *w, struct probing_
 }
 
 /* A file: how many words there are, its name, its words, its text.  NULL: no memory. */
-static char *joined(const struct eval_args *w)
+static char *join_words(const struct eval_args *w)
 {
     struct buf text;
     buf_init(&text, SIZE_MAX);
@@ -286,7 +286,7 @@ static int eval_run(void *self, int argc, const char *const *argv, struct probin
     int r = parse_arguments(self, argc, argv, &w);
     if (r < 0 || !w.file)
         return r < 0 ? r : run_args(self, &w, out);
-    char *whole = joined(&w);
+    char *whole = join_words(&w);
     if (!whole)
         return say_result(self, -ENOMEM);
     w.code = whole;

@@ -64,7 +64,7 @@ bool offer_ends(void)
 
 /* Call _attach(given) of the package, if it is imported.  false: that has failed.  *ret: 0, or -1:
  * with an exception of theirs. */
-static bool tell(PyObject *given, int *ret)
+static bool tell_package(PyObject *given, int *ret)
 {
     const struct cpython *py = &natives_py;
     PyObject *module = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "probing");
@@ -106,7 +106,7 @@ static void end_handing(struct plugin *p, bool good)
         (void)p->host->publish(p->host, TOPIC, &said, sizeof(said));
 }
 
-/* With the GIL.  As tell(). */
+/* With the GIL.  As tell_package(). */
 static int hand_over(void *unused)
 {
     const struct cpython *py = &natives_py;
@@ -121,7 +121,7 @@ static int hand_over(void *unused)
     PyObject *given = loaded ? py->PyDict_New() : NULL;
     if (given && natives_add(given, spans_natives) == 0 &&
         natives_add(given, written_natives) == 0 && py->PySys_SetObject("_probing", given) == 0)
-        good = tell(given, &result);
+        good = tell_package(given, &result);
     else if (loaded)
         py->PyErr_Clear();
     if (given)
@@ -133,7 +133,7 @@ static int hand_over(void *unused)
     return result;
 }
 
-/* With the GIL.  As tell(). */
+/* With the GIL.  As tell_package(). */
 static int take_back(void *unused)
 {
     const struct cpython *py = &natives_py;
@@ -144,7 +144,7 @@ static int take_back(void *unused)
     (void)py->PySys_SetObject("_probing", NULL);
     py->PyErr_Clear();
     spans_forget();
-    (void)tell(py->_Py_NoneStruct, &result);
+    (void)tell_package(py->_Py_NoneStruct, &result);
     return result;
 }
 

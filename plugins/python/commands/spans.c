@@ -19,7 +19,7 @@
 
 static PyObject *context; /* the package's ContextVar of Spans; lock: the GIL */
 
-/* What begin() gives as bytes, and takes back. */
+/* The record that begin() gives as bytes, and takes back. */
 struct record {
     uint64_t span, trace, parent, began;
 };
@@ -67,7 +67,7 @@ static uint64_t name_id(PyObject *name)
 }
 
 /* What is around: a span by its record, or a watched call that began later. */
-static void place(struct event *e, PyObject *around)
+static void set_parent(struct event *e, PyObject *around)
 {
     uint64_t call = trace_inside();
     if (around != natives_py._Py_NoneStruct) {
@@ -79,7 +79,7 @@ static void place(struct event *e, PyObject *around)
         e->parent = call;
 }
 
-static void add(const struct event *e, PyObject *attributes)
+static void add_event(const struct event *e, PyObject *attributes)
 {
     size_t n;
     bool some = attributes != natives_py._Py_NoneStruct;
@@ -94,7 +94,7 @@ static PyObject *record_of(const struct event *e)
 }
 
 /* begin(name, record of the span around or None, JSON or None): its record; None: we have left. */
-static PyObject *begin(PyObject *self, PyObject *const *args, Py_ssize_t n)
+static PyObject *begin_span(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
     if (n != 3 || !offer_enter())
@@ -104,17 +104,17 @@ static PyObject *begin(PyObject *self, PyObject *const *args, Py_ssize_t n)
                       .span = events_next(),
                       .name_id = name_id(args[0]),
                       .duration_ns = PROBING_NULL_I64};
-    place(&e, args[1]);
+    set_parent(&e, args[1]);
     if (!e.trace)
         e.trace = e.span;
     e.ts = natives_host->now();
-    add(&e, args[2]);
+    add_event(&e, args[2]);
     offer_leave();
     return record_of(&e);
 }
 
 /* end(name, record, did it raise, JSON or None) */
-static PyObject *end(PyObject *self, PyObject *const *args, Py_ssize_t n)
+static PyObject *end_span(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
     if (n != 4 || !offer_enter())
@@ -128,13 +128,13 @@ static PyObject *end(PyObject *self, PyObject *const *args, Py_ssize_t n)
                       .trace = r.trace,
                       .parent = r.parent};
     e.duration_ns = (int64_t)(e.ts - r.began);
-    add(&e, args[3]);
+    add_event(&e, args[3]);
     offer_leave();
     return natives_none();
 }
 
 /* event(name, record of the span around or None, JSON or None) */
-static PyObject *alone(PyObject *self, PyObject *const *args, Py_ssize_t n)
+static PyObject *add_lone_event(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
     if (n != 3 || !offer_enter())
@@ -144,8 +144,8 @@ static PyObject *alone(PyObject *self, PyObject *const *args, Py_ssize_t n)
                       .ts = natives_host->now(),
                       .name_id = name_id(args[0]),
                       .duration_ns = PROBING_NULL_I64};
-    place(&e, args[1]);
-    add(&e, args[2]);
+    set_parent(&e, args[1]);
+    add_event(&e, args[2]);
     offer_leave();
     return natives_none();
 }
@@ -163,7 +163,7 @@ static PyObject *take_context(PyObject *self, PyObject *variable)
 }
 
 /* role(): ROLE_NAME of the environment has changed. */
-static PyObject *role(PyObject *self, PyObject *unused)
+static PyObject *read_role(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
@@ -172,7 +172,7 @@ static PyObject *role(PyObject *self, PyObject *unused)
 }
 
 /* step(number or None), where plugin torch does not hear it. */
-static PyObject *step(PyObject *self, PyObject *number)
+static PyObject *set_step(PyObject *self, PyObject *number)
 {
     const struct cpython *py = &natives_py;
     int64_t told = PROBING_NULL_I64;
@@ -197,11 +197,11 @@ void spans_forget(void)
 
 #define FAST(function) __extension__(PyCFunction)(void (*)(void))(function)
 struct cpython_method spans_natives[] = {
-    {"begin", FAST(begin), METH_FASTCALL, NULL},
-    {"end", FAST(end), METH_FASTCALL, NULL},
-    {"event", FAST(alone), METH_FASTCALL, NULL},
+    {"begin", FAST(begin_span), METH_FASTCALL, NULL},
+    {"end", FAST(end_span), METH_FASTCALL, NULL},
+    {"event", FAST(add_lone_event), METH_FASTCALL, NULL},
     {"context", take_context, METH_O, NULL},
-    {"role", role, METH_NOARGS, NULL},
-    {"step", step, METH_O, NULL},
+    {"role", read_role, METH_NOARGS, NULL},
+    {"step", set_step, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -199,7 +199,7 @@ static void end_rows(struct fill *f)
 
 /* A collection that our few lists happen to set off would be a long one, of all that is there: not
  * while we hold the GIL.  Gives whether it was on. */
-static bool collector(bool on)
+static bool switch_collector(bool on)
 {
     const struct cpython *py = &natives_py;
     PyObject *module = py->PyImport_ImportModule("gc");
@@ -226,7 +226,7 @@ static int fill_job(void *arg)
     PyObject *function = NULL;
     if (!f->rows && !(function = session_function(f->plugin, "tables", f->function)))
         return -EIO;
-    bool collects = collector(false);
+    bool collects = switch_collector(false);
     if (!f->rows) {
         f->rows = py->PyObject_CallFunctionObjArgs(function, NULL);
         py->Py_DecRef(function);
@@ -248,7 +248,7 @@ static int fill_job(void *arg)
         end_rows(f);
     py->PyErr_Clear();
     if (collects)
-        (void)collector(true);
+        (void)switch_collector(true);
     return result;
 }
 
@@ -333,8 +333,8 @@ static int run_slice(struct fill *f, struct probing_rows *out)
     return result;
 }
 
-static int scan(struct plugin *p, struct probing_rows *out, const struct probing_table_desc *d,
-                const char *function)
+static int scan_rows(struct plugin *p, struct probing_rows *out, const struct probing_table_desc *d,
+                     const char *function)
 {
     const struct probing_host *h = p->host;
     struct fill *f = calloc(1, sizeof(*f));
@@ -379,7 +379,7 @@ static int scan(struct plugin *p, struct probing_rows *out, const struct probing
         PROBING_COMPUTED_TABLE(table, list, scan_##function, text);   \
     static int scan_##function(void *self, struct probing_rows *out)  \
     {                                                                 \
-        return scan(self, out, &function##_table, #function);         \
+        return scan_rows(self, out, &function##_table, #function);    \
     }
 
 static const struct probing_column object_columns[] = {

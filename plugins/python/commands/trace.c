@@ -84,7 +84,7 @@ struct cpython_method trace_natives[] = {
 
 struct finish {
     uint64_t slots;
-    char told[600]; /* of trace.py's finish() */
+    char told[600]; /* of trace.py's finish_set() */
 };
 
 /* With the GIL, on the runner's thread. */
@@ -111,7 +111,7 @@ static int finish_job(void *arg)
 }
 
 /* out: who is told what trace.py has to say; NULL: nobody. */
-static int finish(struct plugin *p, uint64_t set, struct probing_reply *out)
+static int finish_set(struct plugin *p, uint64_t set, struct probing_reply *out)
 {
     for (uint32_t i = 0; i < TRACE_SLOTS;
          i++) /* whatever comes of the rest: no work for it any more */
@@ -234,8 +234,8 @@ static void send_summary(const struct follower *w, struct probing_reply *out)
 }
 
 /* Until the client goes, its time is over, or all limits are reached. */
-static void stream(struct plugin *p, struct follower *w, uint64_t duration_ns,
-                   struct probing_reply *out)
+static void stream_events(struct plugin *p, struct follower *w, uint64_t duration_ns,
+                          struct probing_reply *out)
 {
     uint64_t until = duration_ns ? natives_host->now() + duration_ns : UINT64_MAX;
     for (;;) {
@@ -284,11 +284,11 @@ static int trace_run(void *self, int argc, const char *const *argv, struct probi
                                    "python.trace_event, variables rows of python.watched\n";
         r = natives_host->reply(out, text, sizeof(text) - 1);
     } else if (r == 0 && w.set) {
-        stream(p, &w, duration_ns, out);
+        stream_events(p, &w, duration_ns, out);
         send_summary(&w, out);
     }
     (void)atomic_fetch_sub_explicit(&followers, 1, memory_order_relaxed);
-    if (w.set && !stays && finish(p, w.set, out) < 0)
+    if (w.set && !stays && finish_set(p, w.set, out) < 0)
         r = natives_host->fail(
             natives_host, -ETIMEDOUT,
             "the hooks could not be removed because the GIL is not available; nothing is recorded "
@@ -313,7 +313,7 @@ int trace_stop(struct plugin *p)
 {
     if (!trace_any() && !asked.finish)
         return 0;
-    return finish(p, UINT64_MAX, /* out= */ NULL);
+    return finish_set(p, UINT64_MAX, /* out= */ NULL);
 }
 
 void trace_forked(void)

@@ -52,7 +52,7 @@ static void call_row(struct trace_slot *s, const struct trace_call *c, uint64_t 
     trace_show(c->slot, now, now - c->began, phase, text, n);
 }
 
-static void forget(struct trace_call *c)
+static void forget_call(struct trace_call *c)
 {
     if (c->text)
         natives_py.Py_DecRef(c->text);
@@ -79,7 +79,7 @@ struct trace_call *trace_innermost(uint32_t i)
     for (uint32_t n = n_calls; n > 0; n--)
         if (calls[n - 1].slot == i && calls[n - 1].life == trace_slots[i].life) {
             while (n_calls > n)
-                forget(&calls[--n_calls]);
+                forget_call(&calls[--n_calls]);
             return &calls[n - 1];
         }
     return NULL;
@@ -87,7 +87,7 @@ struct trace_call *trace_innermost(uint32_t i)
 
 void trace_drop(struct trace_call *c)
 {
-    forget(c);
+    forget_call(c);
     n_calls--;
 }
 
@@ -111,7 +111,7 @@ bool trace_leave(uint32_t i, enum event_phase phase, PyObject *value)
     struct trace_call c = *found;
     n_calls--;
     if (!trace_is_live(i)) { /* of a limit that calls inside it have reached */
-        forget(&c);
+        forget_call(&c);
         return true;
     }
     PyObject *text = c.text;
@@ -132,7 +132,7 @@ bool trace_leave(uint32_t i, enum event_phase phase, PyObject *value)
         atomic_store_explicit(&s->live, false, memory_order_relaxed);
     if (text)
         natives_py.Py_DecRef(text);
-    forget(&c);
+    forget_call(&c);
     note_cost(s, &c, now);
     return good;
 }
@@ -186,7 +186,7 @@ static void variable_row(struct trace_slot *s, uint32_t i, int64_t line, PyObjec
         atomic_store_explicit(&s->live, false, memory_order_relaxed);
 }
 
-static bool look(struct trace_slot *s, uint32_t i, struct trace_call *c, int64_t line)
+static bool check_value(struct trace_slot *s, uint32_t i, struct trace_call *c, int64_t line)
 {
     const struct cpython *py = &natives_py;
     PyObject *frame = py->PyEval_GetFrame();
@@ -210,7 +210,7 @@ static bool look(struct trace_slot *s, uint32_t i, struct trace_call *c, int64_t
     int same = c->text ? py->PyObject_RichCompareBool(c->text, text, /* Py_EQ= */ 2) : 0;
     if (same <= 0) {
         py->Py_IncRef(text);
-        forget(c);
+        forget_call(c);
         c->text = text;
         variable_row(s, i, line, told);
     }
@@ -222,7 +222,7 @@ bool trace_inspect(uint32_t i, int64_t line)
 {
     struct trace_slot *s = &trace_slots[i];
     uint64_t begin = natives_host->now();
-    bool good = look(s, i, trace_innermost(i), line);
+    bool good = check_value(s, i, trace_innermost(i), line);
     (void)atomic_fetch_add_explicit(&s->cost_ns, (int64_t)(natives_host->now() - begin),
                                     memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&s->costs, 1, memory_order_relaxed);

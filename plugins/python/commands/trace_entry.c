@@ -50,8 +50,8 @@ static bool describe_call(struct trace_slot *s, struct trace_call *c, PyObject *
 typedef PyObject *(*vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
 
 /* Around a call of `function` by `go`; slot < 0: nobody asks any more. */
-static PyObject *measured(int slot, vectorcall go, PyObject *function, PyObject *const *args,
-                          size_t nargsf, PyObject *kwnames)
+static PyObject *call_measured(int slot, vectorcall go, PyObject *function, PyObject *const *args,
+                               size_t nargsf, PyObject *kwnames)
 {
     uint32_t i = (uint32_t)slot;
     struct trace_call *c = slot >= 0 && trace_is_live(i) ? trace_enter(i) : NULL;
@@ -111,7 +111,7 @@ static PyObject *traced_entry(PyObject *function, PyObject *const *args, size_t 
     if (slot == TRACE_SLOTS) /* cannot be: it is put back before the slot is freed */
         return NULL;
     memcpy(&go, &trace_slots[slot].entry, sizeof(go));
-    return measured(slot, go, function, args, nargsf, kwnames);
+    return call_measured(slot, go, function, args, nargsf, kwnames);
 }
 
 /* trace_entry(slot, function, in): 3.8 to 3.10. */
@@ -155,8 +155,8 @@ static PyObject *traced_copy(PyObject *self, PyObject *const *args, Py_ssize_t n
     left += 2;
     memcpy(state + RECURSION_3_11, &left, sizeof(left));
     depth++;
-    PyObject *result = measured(s->life == life ? slot : -1, py->PyObject_Vectorcall, copy, args,
-                                (size_t)n, kwnames);
+    PyObject *result = call_measured(s->life == life ? slot : -1, py->PyObject_Vectorcall, copy,
+                                     args, (size_t)n, kwnames);
     depth--;
     memcpy(&left, state + RECURSION_3_11, sizeof(left));
     left -= 2;

@@ -17,7 +17,7 @@
 #define TAGS ((uintptr_t)3) /* of a _PyStackRef (from 3.14 on) */
 
 /* The function whose frame runs; NULL: none. */
-static const PyObject *running(void)
+static const PyObject *running_function(void)
 {
     const char *frame = (const char *)natives_py.PyEval_GetFrame();
     const char *inner;
@@ -35,17 +35,17 @@ static PyObject *trace_finds(PyObject *self, PyObject *function)
 {
     (void)self;
     bool known = cpython_since(&natives_py, 12) && !cpython_since(&natives_py, 16);
-    return natives_py.PyLong_FromLongLong(known && running() == function);
+    return natives_py.PyLong_FromLongLong(known && running_function() == function);
 }
 
 /* Is an event of this code the slot's? */
 static bool is_its(const struct trace_slot *s, const PyObject *code)
 {
-    return s->key == code && (!s->only || s->only == running());
+    return s->key == code && (!s->only || s->only == running_function());
 }
 
 /* {name: value} of the frame's parameters.  New; NULL: an exception is set. */
-static PyObject *parameters(PyObject *code, PyObject *frame)
+static PyObject *frame_parameters(PyObject *code, PyObject *frame)
 {
     const struct cpython *py = &natives_py;
     PyObject *names = py->PyObject_GetAttrString(code, "co_varnames");
@@ -75,7 +75,7 @@ static PyObject *parameters(PyObject *code, PyObject *frame)
     return values;
 }
 
-static bool started(uint32_t i, PyObject *code)
+static bool note_start(uint32_t i, PyObject *code)
 {
     const struct cpython *py = &natives_py;
     struct trace_slot *s = &trace_slots[i];
@@ -83,7 +83,7 @@ static bool started(uint32_t i, PyObject *code)
     bool good = true;
     if (c && s->args) {
         PyObject *frame = py->PyEval_GetFrame();
-        PyObject *none = py->PyTuple_New(0), *named = frame ? parameters(code, frame) : NULL;
+        PyObject *none = py->PyTuple_New(0), *named = frame ? frame_parameters(code, frame) : NULL;
         if (none && named)
             good = trace_describe(s, c, code, none, named);
         if (none)
@@ -102,11 +102,11 @@ static PyObject *on_start(PyObject *self, PyObject *const *args, Py_ssize_t n)
     (void)self;
     for (uint32_t i = 0; n > 0 && i < TRACE_SLOTS; i++)
         if (trace_is_live(i) && is_its(&trace_slots[i], args[0]))
-            good = started(i, args[0]) && good;
+            good = note_start(i, args[0]) && good;
     return good ? natives_none() : NULL;
 }
 
-static PyObject *ended(PyObject *const *args, Py_ssize_t n, enum event_phase phase)
+static PyObject *note_end(PyObject *const *args, Py_ssize_t n, enum event_phase phase)
 {
     bool good = true;
     for (uint32_t i = TRACE_SLOTS; n > 0 && i-- > 0;) {
@@ -128,19 +128,19 @@ static PyObject *ended(PyObject *const *args, Py_ssize_t n, enum event_phase pha
 static PyObject *on_return(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
-    return ended(args, n, RETURNED);
+    return note_end(args, n, RETURNED);
 }
 
 static PyObject *on_yield(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
-    return ended(args, n, YIELDED);
+    return note_end(args, n, YIELDED);
 }
 
 static PyObject *on_unwind(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     (void)self;
-    return ended(args, n, RAISED);
+    return note_end(args, n, RAISED);
 }
 
 static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t n)

@@ -68,7 +68,7 @@ struct row {
 };
 
 /* A value is not kept: counted each time, and said the first. */
-static void lose(struct written *w, struct row *r, uint32_t i, const char *why)
+static void lose_value(struct written *w, struct row *r, uint32_t i, const char *why)
 {
     struct column *c = &w->columns[i];
     r->lost++;
@@ -98,15 +98,15 @@ static void put_text(struct written *w, struct row *r, uint32_t i, const char *t
 {
     uint64_t id;
     if (n > TEXT_MAX) {
-        lose(w, r, i, "a text of more than 64 KiB belongs in the last column");
+        lose_value(w, r, i, "a text of more than 64 KiB belongs in the last column");
         return;
     }
     if (atomic_load_explicit(&w->texts, memory_order_relaxed) > TEXTS_MAX) {
-        lose(w, r, i, "more than 100,000 distinct texts belong in the last column");
+        lose_value(w, r, i, "more than 100,000 distinct texts belong in the last column");
         return;
     }
     if (natives_host->intern(natives_host, text, n, &id) < 0) {
-        lose(w, r, i, "there is no room for another text");
+        lose_value(w, r, i, "there is no room for another text");
         return;
     }
     if (id > atomic_load_explicit(&w->last_text, memory_order_relaxed)) {
@@ -119,7 +119,7 @@ static void put_text(struct written *w, struct row *r, uint32_t i, const char *t
 static void put_last(struct written *w, struct row *r, uint32_t i, const char *text, size_t n)
 {
     if (n > LAST_MAX) {
-        lose(w, r, i, "over 255 KiB");
+        lose_value(w, r, i, "over 255 KiB");
         return;
     }
     r->tail = text;
@@ -149,7 +149,7 @@ static bool is_exactly(PyObject *value, const PyObject *type)
 }
 
 /* false: an exception of the user's is set. */
-static bool put(struct written *w, struct row *r, uint32_t i, PyObject *value)
+static bool put_value(struct written *w, struct row *r, uint32_t i, PyObject *value)
 {
     static const char *const wanted[] = {[PROBING_I64] = "a value is not an int of 64 bits",
                                          [PROBING_F64] = "a value is not a number",
@@ -163,7 +163,7 @@ static bool put(struct written *w, struct row *r, uint32_t i, PyObject *value)
     if (value == py->_Py_NoneStruct)
         return true;
     if (type == PROBING_I64 && is_exactly(value, py->PyFloat_Type)) { /* to 3.9 it would be cut */
-        lose(w, r, i, wanted[type]);
+        lose_value(w, r, i, wanted[type]);
         return true;
     }
     if (type == PROBING_I64)
@@ -178,11 +178,11 @@ static bool put(struct written *w, struct row *r, uint32_t i, PyObject *value)
     if (failed) {
         if (!is_bad_value())
             return false;
-        lose(w, r, i, wanted[type]);
+        lose_value(w, r, i, wanted[type]);
         return true;
     }
     if (type == PROBING_I64 && cell.i == PROBING_NULL_I64)
-        lose(w, r, i, "-2^63 stands for NULL in the store");
+        lose_value(w, r, i, "-2^63 stands for NULL in the store");
     if (!text) {
         r->cells[i] = cell;
     } else if (i < w->n_cells) {
@@ -194,7 +194,7 @@ static bool put(struct written *w, struct row *r, uint32_t i, PyObject *value)
 }
 
 /* Index of a column; n_columns: there is none. */
-static uint32_t find(const struct written *w, PyObject *name)
+static uint32_t find_column(const struct written *w, PyObject *name)
 {
     uint32_t i = 0;
     while (i < w->n_columns && w->columns[i].name != name) /* as a rule both are interned */
@@ -217,7 +217,7 @@ static bool put_object(struct written *w, struct row *r, PyObject *object, PyObj
         if (!value)
             return false;
         (void)py->PyTuple_SetItem(*ret_held, i, value); /* takes it */
-        if (!put(w, r, i, value))
+        if (!put_value(w, r, i, value))
             return false;
     }
     return *ret_held != NULL;
@@ -234,17 +234,17 @@ static bool put_arguments(struct written *w, struct row *r, PyObject *const *arg
         return false;
     }
     for (Py_ssize_t i = 0; i < n; i++)
-        if (!put(w, r, (uint32_t)i, args[i]))
+        if (!put_value(w, r, (uint32_t)i, args[i]))
             return false;
     for (Py_ssize_t i = 0; i < named; i++) {
         PyObject *name = py->PyTuple_GetItem(kwnames, i);
-        uint32_t at = find(w, name);
+        uint32_t at = find_column(w, name);
         if (at == w->n_columns || (Py_ssize_t)at < n) {
             (void)py->PyErr_Format(py->PyExc_TypeError, "%s: %s column '%U'", w->desc.name,
                                    at == w->n_columns ? "there is no" : "a second value for", name);
             return false;
         }
-        if (!put(w, r, at, args[n + i]))
+        if (!put_value(w, r, at, args[n + i]))
             return false;
     }
     return true;
@@ -265,7 +265,7 @@ static void write_row(struct written *w, const struct row *r)
     }
 }
 
-static PyObject *append(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+static PyObject *append_row(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     const struct cpython *py = &natives_py;
     struct written *w = py->PyCapsule_GetPointer(self, CAPSULE);
@@ -316,7 +316,7 @@ static void tell_early(const char *table, uint64_t rows, bool lost)
 }
 
 /* [control] */
-static void make(void *self, const char *topic, const void *payload, uint32_t n)
+static void make_table(void *self, const char *topic, const void *payload, uint32_t n)
 {
     struct plugin *p = self;
     struct message m;
@@ -396,22 +396,22 @@ static bool ask_for(struct written *w)
     return false;
 }
 
-static char *copied(PyObject *text)
+static char *copy_text(PyObject *text)
 {
     size_t n;
     return strdup(natives_utf8(text, &n));
 }
 
 /* columns: tuples (name, type, doc).  The last one, when it is text or bytes, is the tail. */
-static bool describe(struct written *w, PyObject *name, PyObject *doc, PyObject *columns)
+static bool describe_table(struct written *w, PyObject *name, PyObject *doc, PyObject *columns)
 {
     const struct cpython *py = &natives_py;
     w->n_columns = w->n_cells = (uint32_t)py->PyTuple_Size(columns);
     w->described = calloc(w->n_columns ? w->n_columns : 1, sizeof(*w->described));
     w->desc = (struct probing_table_desc){.size = sizeof(w->desc),
                                           .column_size = sizeof(struct probing_column),
-                                          .name = copied(name),
-                                          .doc = copied(doc),
+                                          .name = copy_text(name),
+                                          .doc = copy_text(doc),
                                           .columns = w->described};
     if (!w->n_columns || w->n_columns > COLUMNS_MAX || !w->described || !w->desc.name)
         return false;
@@ -419,9 +419,9 @@ static bool describe(struct written *w, PyObject *name, PyObject *doc, PyObject 
         PyObject *one = py->PyTuple_GetItem(columns, i);
         w->columns[i].name = natives_keep(one, 0);
         w->columns[i].type = (uint32_t)py->PyLong_AsLongLong(py->PyTuple_GetItem(one, 1));
-        w->described[i] = (struct probing_column){.name = copied(py->PyTuple_GetItem(one, 0)),
+        w->described[i] = (struct probing_column){.name = copy_text(py->PyTuple_GetItem(one, 0)),
                                                   .type = w->columns[i].type,
-                                                  .doc = copied(py->PyTuple_GetItem(one, 2))};
+                                                  .doc = copy_text(py->PyTuple_GetItem(one, 2))};
     }
     uint32_t last = w->columns[w->n_columns - 1].type;
     if (w->n_columns > 1 && (last == PROBING_STR || last == PROBING_BLOB)) {
@@ -435,7 +435,7 @@ static bool describe(struct written *w, PyObject *name, PyObject *doc, PyObject 
 
 /* table(name, doc, columns, dataclass or None, wait): its append(); None: we have left.
  * What it is made of stays for good: the program may keep append(). */
-static PyObject *table(PyObject *self, PyObject *args)
+static PyObject *table_method(PyObject *self, PyObject *args)
 {
     static struct cpython_method method = {"append", NULL, METH_FASTCALL | METH_KEYWORDS,
                                            "Add a row: values in order, by name, or a dataclass."};
@@ -446,10 +446,10 @@ static PyObject *table(PyObject *self, PyObject *args)
         free(w);
         return natives_none();
     }
-    PyCFunctionFastKeywords call = append;
+    PyCFunctionFastKeywords call = append_row;
     memcpy(&method.call, &call, sizeof(call));
-    bool good = describe(w, py->PyTuple_GetItem(args, 0), py->PyTuple_GetItem(args, 1),
-                         py->PyTuple_GetItem(args, 2));
+    bool good = describe_table(w, py->PyTuple_GetItem(args, 0), py->PyTuple_GetItem(args, 1),
+                               py->PyTuple_GetItem(args, 2));
     w->row_class = natives_keep(args, 3);
     bool waits = py->PyObject_IsTrue(py->PyTuple_GetItem(args, 4)) == 1;
     if (good && ask_for(w) && waits)
@@ -468,7 +468,7 @@ int written_init(struct plugin *p)
     loss = p->host->extension(p->host, PROBING_LOSS_1);
     /* What an earlier life was asked for and did not make.  Without the lock: it may be a child. */
     atomic_store_explicit(&on_their_way, 0, memory_order_relaxed);
-    return p->host->subscribe(p->host, TOPIC, make);
+    return p->host->subscribe(p->host, TOPIC, make_table);
 }
 
 /* table_wait(append.__self__): until it is made, or has failed. */
@@ -486,7 +486,7 @@ static PyObject *table_wait(PyObject *self, PyObject *capsule)
 
 /* early(name, rows, probing was in the process): of a table, what the package counted before it had
  * somebody to give it to. */
-static PyObject *early(PyObject *self, PyObject *args)
+static PyObject *count_early(PyObject *self, PyObject *args)
 {
     const struct cpython *py = &natives_py;
     size_t n;
@@ -505,8 +505,8 @@ static PyObject *early(PyObject *self, PyObject *args)
 }
 
 struct cpython_method written_natives[] = {
-    {"table", table, METH_VARARGS, NULL},
+    {"table", table_method, METH_VARARGS, NULL},
     {"table_wait", table_wait, METH_O, NULL},
-    {"early", early, METH_VARARGS, NULL},
+    {"early", count_early, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
