@@ -194,6 +194,24 @@ def test_loaded_in_the_middle_of_a_backward(world, python):
     assert 2 <= counts["second"] <= 5  # with those that checkpoint computes again, by any name
 
 
+def test_a_backward_is_the_same_where_its_wait_is_measured(world, python):
+    """Run again on one graph, failing, inside of another one, and while the plugin stops: nothing is
+    left in the program but the one hook of the backward that outlived the plugin."""
+    case = Case(world, "waits_in_backward.py", python, env={"RANK": "0", "WORLD_SIZE": "2"})
+    case.go.touch()
+    case.target.wait_line("inside")
+    rows = case.target.rows("select comm_sec >= 0.1, comm_sec >= 0.005 from "
+                            "python.torch_step_timing order by local_step")
+    assert rows == [[True, True], [None, None], [False, True]]
+    case.stop()
+    case.go.with_name("go.on").touch()
+    assert case.run() == {"again": [[2.0] * 3] * 20, "failing": ["the program's own"] * 20,
+                          "nested": [5.0] * 3, "kept": True, "standing": [2.0] * 3,
+                          "left": [2.0] * 3}
+    case.load()
+    assert case.target.rows("select count(*) from probing.log where level = 'error'") == [[0]]
+
+
 def test_sharded_ranks(world, python):
     jobs = start(world, python, SHARDED)
     ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
