@@ -59,7 +59,7 @@ static bool is_action(const char *word)
     return action_of(word) < CLUSTER_ACTIONS;
 }
 
-static int take_action(struct taken *t, const char *word)
+static int parse_action(struct taken *t, const char *word)
 {
     uint32_t i = action_of(word);
     char names[400];
@@ -72,8 +72,8 @@ static int take_action(struct taken *t, const char *word)
     return 0;
 }
 
-static int take_number(const char *option, const char *value, uint32_t least, uint32_t most,
-                       uint32_t *ret)
+static int parse_number(const char *option, const char *value, uint32_t least, uint32_t most,
+                        uint32_t *ret)
 {
     uint64_t n;
 
@@ -84,13 +84,13 @@ static int take_number(const char *option, const char *value, uint32_t least, ui
     return 0;
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct taken *t = arg;
     struct cluster_options *o = &t->o;
 
     if (option == NULL)
-        return take_action(t, value);
+        return parse_action(t, value);
     if (strcmp(option, "--job") == 0)
         o->job = value;
     else if (strcmp(option, "--hosts") == 0)
@@ -110,9 +110,9 @@ static int take(void *arg, const char *option, const char *value)
     else if (strcmp(option, "--threads") == 0)
         o->threads = true;
     else if (strcmp(option, "--at-once") == 0)
-        return take_number(option, value, 1, AT_ONCE_MAX, &o->at_once);
+        return parse_number(option, value, 1, AT_ONCE_MAX, &o->at_once);
     else if (strcmp(option, "--looks") == 0)
-        return take_number(option, value, 1, LOOKS_MAX, &o->looks);
+        return parse_number(option, value, 1, LOOKS_MAX, &o->looks);
     else if (strcmp(option, "--interval") == 0)
         return cli_take_time(option, value, &o->interval_ns);
     else if (strcmp(option, "--plugin") == 0) {
@@ -132,7 +132,7 @@ static const char *from_environment(const char *name, const char *otherwise)
     return value != NULL && value[0] != '\0' ? value : otherwise;
 }
 
-static int check(const struct taken *t)
+static int check_options(const struct taken *t)
 {
     if (!t->acts)
         return err_set(-EINVAL, "cluster needs one of " ACTIONS);
@@ -158,7 +158,7 @@ static int check(const struct taken *t)
 
 /* ---- what is shown ---- */
 
-static const char *number(int64_t n, char room[24])
+static const char *number_text(int64_t n, char room[24])
 {
     (void)snprintf(room, 24, "%" PRId64, n);
     return n == MEMBER_UNKNOWN ? "-" : room;
@@ -168,8 +168,8 @@ static void print_rank(const struct rank *r, int host)
 {
     char rank[24], local[24], pid[24], version[64], why[2900];
 
-    printf("%5s  %5s  %-*s  %8s  %-11s  %s%s\n", number(r->rank, rank),
-           number(r->local_rank, local), host, r->host, number(r->pid, pid),
+    printf("%5s  %5s  %-*s  %8s  %-11s  %s%s\n", number_text(r->rank, rank),
+           number_text(r->local_rank, local), host, r->host, number_text(r->pid, pid),
            rank_state_name(r->state), terminal_field(version, sizeof(version), r->version),
            terminal_field(why, sizeof(why), r->why));
 }
@@ -189,7 +189,7 @@ static bool is_host(const struct rank *r)
     return r->state == RANK_NONE || r->state == RANK_UNREACHED;
 }
 
-static int compare(const void *one, const void *two)
+static int compare_rows(const void *one, const void *two)
 {
     const struct rank *a = one, *b = two;
     int order = strcmp(a->job, b->job);
@@ -230,7 +230,7 @@ static void print_ranks(const struct cluster_options *o, struct ranks *r)
     struct buf b;
 
     if (r->n > 0)
-        qsort(r->list, r->n, sizeof(*r->list), compare);
+        qsort(r->list, r->n, sizeof(*r->list), compare_rows);
     buf_init(&b, (size_t)1 << 20);
     for (uint32_t i = 0; i < r->n; i++) {
         const struct rank *one = &r->list[i];
@@ -248,7 +248,7 @@ static void print_ranks(const struct cluster_options *o, struct ranks *r)
             printf("%sjob %s (%s), world size %s\n", job != NULL ? "\n" : "",
                    terminal_field(name, sizeof(name), one->job),
                    terminal_field(launcher, sizeof(launcher), one->launcher),
-                   number(one->world_size, size));
+                   number_text(one->world_size, size));
             job = one->job;
         }
         if (i == 0 || (fresh && !is_host(one)))
@@ -273,9 +273,10 @@ static void print_nodes(const struct cluster_options *o, const struct cluster_no
     for (uint32_t i = 0; i < n->n; i++) {
         const struct cluster_node *one = &n->list[i];
         if (!o->json) {
-            printf("%4s  %-*s  %5s  %7s  %s%s%s\n", number(one->node_rank, rank), width, one->host,
-                   number(one->ranks, ranks), number(one->entered, entered), one->known_by,
-                   one->why[0] != '\0' ? "; " : "", terminal_field(why, sizeof(why), one->why));
+            printf("%4s  %-*s  %5s  %7s  %s%s%s\n", number_text(one->node_rank, rank), width,
+                   one->host, number_text(one->ranks, ranks), number_text(one->entered, entered),
+                   one->known_by, one->why[0] != '\0' ? "; " : "",
+                   terminal_field(why, sizeof(why), one->why));
             continue;
         }
         buf_reset(&b);
@@ -289,7 +290,7 @@ static void print_nodes(const struct cluster_options *o, const struct cluster_no
         static const char *const names[] = {"node_rank", "ranks", "entered"};
         for (int k = 0; k < 3; k++)
             (void)buf_addf(&b, ", \"%s\": %s", names[k],
-                           numbers[k] == MEMBER_UNKNOWN ? "null" : number(numbers[k], rank));
+                           numbers[k] == MEMBER_UNKNOWN ? "null" : number_text(numbers[k], rank));
         (void)buf_adds(&b, "}\n");
         (void)fwrite(buf_text(&b), 1, b.size, stdout);
     }
@@ -448,9 +449,9 @@ int command_cluster(struct target *t, int argc, char **argv)
     taken.o.targets = targets;
     taken.o.rsh = from_environment("PROBING_RSH", LINK_RSH);
     taken.o.program = from_environment("PROBING_REMOTE", "probing");
-    rc = cli_parse(argc, argv, take, &taken);
+    rc = cli_parse(argc, argv, parse_option, &taken);
     if (rc == 0)
-        rc = cli_misuse(check(&taken));
+        rc = cli_misuse(check_options(&taken));
     if (taken.o.timeout_ns == 0)
         taken.o.timeout_ns = taken.o.action == CLUSTER_HANG ? HANG_TIMEOUT_NS : TIMEOUT_NS;
     link_set_timeout(3 * taken.o.timeout_ns); /* what a host has, to say who is there, too */

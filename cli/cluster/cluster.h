@@ -7,7 +7,7 @@
  *
  *     cluster.c: the command     status.c: the ranks of this machine, and of others through a
  *     remote shell     dead_ranks.c: those that have ended     nodes.c: which nodes there are, and
- *     who says so     hosts.c: lists and files of hosts
+ *     who says so     hosts.c: lists and files of hosts     ask_hosts.c: the same action there
  */
 #ifndef CLI_CLUSTER_CLUSTER_H
 #define CLI_CLUSTER_CLUSTER_H
@@ -73,7 +73,8 @@ int cluster_dead(const char *job, struct ranks *r);
 struct hosts;
 int cluster_remote(const struct cluster_options *o, const struct hosts *hosts, struct ranks *ret);
 
-/* Run this very action there; fn gets what each host has said, and "" or why it is not whole. */
+/* ask_hosts.c: run this action there; fn gets the answer of each host, and "" or why it is not
+ * whole. */
 struct remote_run; /* cli/link/run_many.h */
 int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts,
                       int (*fn)(void *arg, const char *host, const struct remote_run *run,

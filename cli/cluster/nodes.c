@@ -121,7 +121,8 @@ static int see_scheduler(const char *hosts, struct cluster_nodes *n)
     return rc == -ENOMEM ? rc : 0;
 }
 
-/* What SLURM says to each rank, where it is not the same that it says to the one before. */
+/* Asks each rank for SLURM's list, which is seen once where ranks that follow each other have the
+ * same. */
 static int see_schedulers(const struct ranks *l, struct cluster_nodes *n)
 {
     char hosts[2][NODES_BYTES] = {"", ""};
@@ -140,7 +141,7 @@ static int see_schedulers(const struct ranks *l, struct cluster_nodes *n)
     return rc;
 }
 
-/* Where none of its ranks runs: we may be in salloc's shell, or in sbatch's script. */
+/* If none of its ranks runs, this may be salloc's shell, or sbatch's script. */
 static int see_allocation(const char *job, struct cluster_nodes *n)
 {
     char hosts[NODES_BYTES] = "";
@@ -191,7 +192,8 @@ static bool is_of_same_user(pid_t agent, pid_t rank)
            one.uid[IDENTITY_EFFECTIVE] == other.uid[IDENTITY_EFFECTIVE];
 }
 
-/* Where the job's agents meet; false: its agent does not say, or not by a TCPStore, or is alone. */
+/* Find the place where the job's agents meet; false: its agent does not say, or not by a TCPStore,
+ * or is alone. */
 static bool find_store(const struct rank *rank, char *ret, size_t size)
 {
     struct buf words;

@@ -76,7 +76,7 @@ static void take_text(struct reader *r, uint64_t size)
     r->at += size;
 }
 
-static void keep(struct reader *r)
+static void memo_add(struct reader *r)
 {
     struct word *more = array_grow(r->memo, r->n_memo, &r->room, sizeof(*more), MEMO_MAX);
     if (more == NULL) {
@@ -87,7 +87,7 @@ static void keep(struct reader *r)
     r->memo[r->n_memo++] = r->last;
 }
 
-static void recall(struct reader *r, uint64_t i)
+static void memo_get(struct reader *r, uint64_t i)
 {
     if (r->error == 0 && i >= r->n_memo)
         (void)reader_fail(r, "it uses what it has not kept");
@@ -108,7 +108,7 @@ static bool next_step(struct reader *r)
     if (r->error != 0 || op == '.')
         return false;
     if (op == 0x94) { /* MEMOIZE keeps what came last, which stays where it is */
-        keep(r);
+        memo_add(r);
         return r->error == 0;
     }
     r->last = (struct word){.kind = WORD_OTHER};
@@ -135,10 +135,10 @@ static bool next_step(struct reader *r)
         put_number(r, (int32_t)take_number(r, 4));
         break;
     case 'h': /* BINGET */
-        recall(r, take_number(r, 1));
+        memo_get(r, take_number(r, 1));
         break;
     case 'j': /* LONG_BINGET */
-        recall(r, take_number(r, 4));
+        memo_get(r, take_number(r, 4));
         break;
     case 'C': /* SHORT_BINBYTES: of a deadline */
         take_text(r, take_number(r, 1));
@@ -176,7 +176,8 @@ static bool take_host(const struct word *w, struct torch_node *node)
 
 /* The words in their order: "participants", and for each node "addr" HOST ("fqdn" in torch 1.13)
  * "pid" N "local_id" N, then its rank.  "wait_list", "redundancy_list": nodes that have none. */
-static int walk(struct reader *r, int (*fn)(void *arg, const struct torch_node *node), void *arg)
+static int walk_pickle(struct reader *r, int (*fn)(void *arg, const struct torch_node *node),
+                       void *arg)
 {
     struct word before = {.kind = WORD_OTHER};
     struct torch_node node = {.rank = -1};
@@ -230,7 +231,7 @@ static int letter_value(char c)
     return at != NULL ? (int)(at - letters) : -1;
 }
 
-static int decode(const char *text, size_t size, struct buf *ret)
+static int decode_base64(const char *text, size_t size, struct buf *ret)
 {
     uint32_t bits = 0, n = 0;
 
@@ -256,11 +257,11 @@ int torch_rendezvous_read(const char *text, size_t size,
     struct buf pickle;
 
     buf_init(&pickle, TORCH_VALUE_BYTES);
-    int rc = decode(text, size, &pickle);
+    int rc = decode_base64(text, size, &pickle);
     if (rc == 0) {
         r.at = (const unsigned char *)pickle.data;
         r.end = r.at + pickle.size;
-        rc = pickle.size > 0 ? walk(&r, fn, arg) : reader_fail(&r, "it is empty");
+        rc = pickle.size > 0 ? walk_pickle(&r, fn, arg) : reader_fail(&r, "it is empty");
     }
     free(r.memo);
     buf_done(&pickle);

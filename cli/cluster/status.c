@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cluster/status.c - how it stands with each rank: those of this machine, by this program run
- * for each; those of others, by this program run there.
+ * cli/cluster/status.c - the state of each rank: of this machine's by this program run for each, of
+ * others' by this program run there.
  *
  * One thread.  What comes from another machine may be anything: each line is checked, is bounded,
  * and is of the host that was asked, whatever it says.
@@ -29,8 +29,6 @@
 
 #define WORDS_MAX 64
 #define WHO_BYTES ((size_t)1 << 20)
-#define ALL_BYTES ((size_t)512 << 20) /* of what all hosts say */
-#define HOST_BYTES ((size_t)16 << 20) /* of what one says: what is more ends it */
 
 /* ---- of this machine ---- */
 
@@ -151,8 +149,8 @@ static int run_errand(const struct cluster_options *o, const char *verb, struct 
 }
 
 /* Do `verb` to those in that state, then look at all of them again, but keep why it failed. */
-static int act(const struct cluster_options *o, struct ranks *r, const char *verb,
-               enum rank_state state)
+static int change_ranks(const struct cluster_options *o, struct ranks *r, const char *verb,
+                        enum rank_state state)
 {
     char why[sizeof(r->list->why)];
     int rc = run_errand(o, verb, r, state);
@@ -191,9 +189,9 @@ int cluster_local(const struct cluster_options *o, struct ranks *ret)
     for (uint32_t i = 0; rc == 0 && i < ret->n; i++)
         look_at(&ret->list[i]);
     if (rc == 0 && o->action == CLUSTER_ATTACH)
-        rc = act(o, ret, "inject", RANK_NOT_ENTERED);
+        rc = change_ranks(o, ret, "inject", RANK_NOT_ENTERED);
     if (rc == 0 && o->action == CLUSTER_DETACH)
-        rc = act(o, ret, "eject", RANK_ENTERED);
+        rc = change_ranks(o, ret, "eject", RANK_ENTERED);
     if (rc == 0 && o->action != CLUSTER_NODES)
         rc = ask_versions(o, ret);
     if (rc == 0 && o->action == CLUSTER_STATUS)
@@ -202,46 +200,6 @@ int cluster_local(const struct cluster_options *o, struct ranks *ret)
 }
 
 /* ---- of other machines ---- */
-
-/* `probing cluster ACTION --json ...`, as it runs on each. */
-struct remote_words {
-    char timeout[TEXT_AMOUNT_BYTES], interval[TEXT_AMOUNT_BYTES], at_once[16], looks[16];
-    const char *words[WORDS_MAX];
-    int n;
-};
-
-static void make_words(const struct cluster_options *o, struct remote_words *w)
-{
-    enum cluster_action action = o->action == CLUSTER_NODES ? CLUSTER_STATUS : o->action;
-
-    text_ns((int64_t)o->timeout_ns, w->timeout);
-    text_ns((int64_t)o->interval_ns, w->interval);
-    (void)snprintf(w->at_once, sizeof(w->at_once), "%u", o->at_once);
-    (void)snprintf(w->looks, sizeof(w->looks), "%u", o->looks);
-    const char *const fixed[] = {
-        "cluster", cluster_action_name(action), "--json", "--timeout", w->timeout, "--at-once",
-        w->at_once};
-    for (w->n = 0; w->n < (int)(sizeof(fixed) / sizeof(fixed[0])); w->n++)
-        w->words[w->n] = fixed[w->n];
-    if (o->job != NULL) {
-        w->words[w->n++] = "--job";
-        w->words[w->n++] = o->job;
-    }
-    for (uint32_t i = 0; i < o->n_plugins; i++) {
-        w->words[w->n++] = "--plugin";
-        w->words[w->n++] = o->plugins[i];
-    }
-    if (o->action == CLUSTER_HANG) {
-        w->words[w->n++] = "--looks";
-        w->words[w->n++] = w->looks;
-        w->words[w->n++] = "--interval";
-        w->words[w->n++] = w->interval;
-        if (o->threads)
-            w->words[w->n++] = "--threads";
-    }
-    if (o->action == CLUSTER_DIFF)
-        w->words[w->n++] = "--all";
-}
 
 /* Set the clock that was measured here, whatever the host says of it. */
 static void set_clock(uint32_t host, struct rank *r, uint32_t n)
@@ -296,159 +254,6 @@ static int take_host(void *arg, const char *host, const struct remote_run *run, 
     if (cluster_has_none(run, why))
         return ranks_add_host(ret, host, RANK_NONE, "");
     return ranks_add_host(ret, host, RANK_UNREACHED, rc < 0 && run->error == 0 ? err_text() : why);
-}
-
-/* "": it did what it was to do. */
-static void say_why(struct remote_run *run, char *ret, size_t size)
-{
-    ret[0] = '\0';
-    if (run->error == 0 && run->status != 0)
-        child_last_words(&run->err, ret, size);
-    if (ret[0] == '\0' && (run->error < 0 || run->status != 0))
-        (void)snprintf(ret, size, "%s", run->error < 0 ? run->why : "it did not say why");
-}
-
-/* argv of each is set; fn gets what became of it. */
-static int run_all(const struct cluster_options *o, struct remote_run *runs, uint32_t n,
-                   const char *const *names,
-                   int (*fn)(void *arg, const char *host, const struct remote_run *run,
-                             const char *why),
-                   void *arg)
-{
-    bool changes = o->action == CLUSTER_ATTACH || o->action == CLUSTER_DETACH;
-    /* A command that only looks asks all at once: a silent host keeps no other waiting. */
-    const struct remote_limits limits = {.at_once = changes ? o->at_once : members_at_once(n),
-                                         /* ssh's own, the look there, and all of its ranks */
-                                         .timeout_ns =
-                                             3 * o->timeout_ns + o->looks * o->interval_ns,
-                                         .bytes = HOST_BYTES,
-                                         .all_bytes = ALL_BYTES};
-    int rc = n > 0 ? remote_runs(runs, n, &limits) : 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        char why[LINK_WHY];
-        say_why(&runs[i], why, sizeof(why));
-        child_say_left_out(names[i], &runs[i].err);
-        rc = rc == 0 ? fn(arg, names[i], &runs[i], why) : rc;
-        remote_run_done(&runs[i]);
-    }
-    return rc;
-}
-
-int cluster_ask_hosts(const struct cluster_options *o, const struct hosts *hosts,
-                      int (*fn)(void *arg, const char *host, const struct remote_run *run,
-                                const char *why),
-                      void *arg)
-{
-    struct remote_run *runs = calloc(hosts->n + 1, sizeof(*runs));
-    const char **names = calloc(hosts->n + 1, sizeof(char *));
-    struct remote_words w;
-    uint32_t first = 0;
-    int rc =
-        runs == NULL || names == NULL ? err_set(-ENOMEM, "no memory for %u hosts", hosts->n) : 0;
-
-    make_words(o, &w);
-    for (uint32_t i = 0; rc == 0 && i < hosts->n; i++)
-        names[i] = hosts->list[i];
-    link_configure(o->rsh, o->program, /* degree= */ 0);
-    if (rc == 0)
-        rc = link_hosts(names, hosts->n, &first);
-    for (uint32_t i = 0; rc == 0 && i < hosts->n; i++)
-        runs[i] = (struct remote_run){.host = first + i, .argc = w.n, .argv = w.words};
-    if (rc == 0)
-        rc = run_all(o, runs, hosts->n, names, fn, arg);
-    free(runs);
-    free(names);
-    return rc;
-}
-
-/* ---- of what -t names ---- */
-
-struct remote_group { /* what is meant on one host */
-    struct remote_words words;
-    char name[300];
-    struct buf who; /* "4242,job:x", as -t takes them there */
-};
-
-struct remote_groups {
-    struct remote_group *list;
-    struct remote_run *runs;
-    uint32_t n;
-};
-
-static int grow_groups(struct remote_groups *g)
-{
-    void *list = realloc(g->list, (g->n + 1) * sizeof(*g->list));
-
-    if (list != NULL)
-        g->list = list;
-    void *runs = list != NULL ? realloc(g->runs, (g->n + 1) * sizeof(*g->runs)) : NULL;
-    if (runs == NULL)
-        return err_set(-ENOMEM, "no memory for %u hosts", g->n + 1);
-    g->runs = runs;
-    return 0;
-}
-
-static int add_there(void *arg, const struct members_there *t)
-{
-    struct remote_groups *g = arg;
-    uint32_t at = 0;
-
-    if (strncmp(t->name.what, "ssh:", 4) == 0 || strncmp(t->name.what, "relay:", 6) == 0)
-        return cli_misuse(err_set(-EINVAL, "a relay speaks for its own machine: '%s' names another",
-                                  t->name.what));
-    while (at < g->n && (t->error < 0 || g->runs[at].error < 0 || g->runs[at].host != t->host))
-        at++;
-    int rc = at == g->n ? grow_groups(g) : 0;
-    if (rc < 0)
-        return rc;
-    struct remote_group *one = &g->list[at];
-    if (at == g->n) {
-        buf_init(&one->who, WHO_BYTES);
-        (void)snprintf(one->name, sizeof(one->name), "%s", t->name.host);
-        g->runs[g->n++] = (struct remote_run){.host = t->host, .error = t->error};
-        (void)snprintf(g->runs[at].why, sizeof(g->runs[at].why), "%s", t->why);
-    }
-    rc = buf_addf(&one->who, "%s%s", one->who.size > 0 ? "," : "",
-                  t->name.what[0] != '\0' ? t->name.what : "all");
-    return rc < 0 ? err_set(rc, "too many processes of %s", t->name.host) : 0;
-}
-
-/* `probing -t 4242,4243 cluster ACTION ...` */
-static void say_who(const struct cluster_options *o, struct remote_group *g)
-{
-    make_words(o, &g->words);
-    memmove(g->words.words + 2, g->words.words, (size_t)g->words.n * sizeof(g->words.words[0]));
-    g->words.words[0] = "-t";
-    g->words.words[1] = buf_text(&g->who);
-    g->words.n += 2;
-}
-
-int cluster_ask_targets(const struct cluster_options *o, struct members *ret_here,
-                        int (*fn)(void *arg, const char *host, const struct remote_run *run,
-                                  const char *why),
-                        void *arg)
-{
-    struct remote_groups g = {.n = 0};
-    int rc = members_find_here(o->targets, add_there, &g, ret_here);
-    const char **names = calloc(g.n + 1, sizeof(char *));
-
-    if (rc == 0 && names == NULL)
-        rc = err_set(-ENOMEM, "no memory for %u hosts", g.n);
-    for (uint32_t i = 0; rc == 0 && i < g.n; i++) {
-        say_who(o, &g.list[i]);
-        names[i] = g.list[i].name;
-        g.runs[i].argc = g.list[i].words.n;
-        g.runs[i].argv = g.list[i].words.words;
-    }
-    if (rc == 0)
-        rc = run_all(o, g.runs, g.n, names, fn, arg);
-    for (uint32_t i = 0; i < g.n; i++)
-        buf_done(&g.list[i].who);
-    free(g.list);
-    free(g.runs);
-    free(names);
-    return rc;
 }
 
 int cluster_remote(const struct cluster_options *o, const struct hosts *hosts, struct ranks *ret)

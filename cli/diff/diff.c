@@ -312,7 +312,7 @@ static int leave_out(struct diff_found *f)
 }
 
 /* Find the job that is meant; hosts that speak of another one are named. */
-static int settle(const struct cluster_options *o, struct diff_found *f)
+static int find_job(const struct cluster_options *o, struct diff_found *f)
 {
     char asked[JOB_NAME_BYTES];
     bool twice;
@@ -345,7 +345,7 @@ int cluster_diff(const struct cluster_options *o, const struct hosts *hosts, boo
         rc = cluster_ask_hosts(o, hosts, take_host, &f);
     name_ranks(&f);
     if (rc == 0)
-        rc = settle(o, &f);
+        rc = find_job(o, &f);
     rc = rc == 0 ? add_own_clock(&f) : rc;
     if (rc == 0 && f.ranks.n == 0 && f.hosts.n == 0) {
         cluster_say_none(o);

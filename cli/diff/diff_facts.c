@@ -35,7 +35,7 @@ void diff_done(struct diff_found *f)
     *f = (struct diff_found){.n_facts = 0};
 }
 
-static const char *copy(struct diff_found *f, const char *text, size_t n)
+static const char *copy_value(struct diff_found *f, const char *text, size_t n)
 {
     char long_one[64];
     char *ret;
@@ -62,8 +62,8 @@ int diff_add(struct diff_found *f, uint32_t rank, const char *kind, const char *
         return err_set(-ENOMEM, "no memory for %u facts", f->n_facts + 1);
     f->facts = list;
     struct fact *one = &f->facts[f->n_facts];
-    *one = (struct fact){copy(f, kind, strlen(kind)), copy(f, name, strlen(name)),
-                         copy(f, value, n), rank};
+    *one = (struct fact){copy_value(f, kind, strlen(kind)), copy_value(f, name, strlen(name)),
+                         copy_value(f, value, n), rank};
     if (one->kind == NULL || one->name == NULL || one->value == NULL)
         return err_set(-ENOMEM, "no memory for what is known of the ranks");
     f->n_facts++;
@@ -95,7 +95,7 @@ int diff_add_clock(struct diff_found *f, uint32_t rank, const char *kind, int64_
 
 /* ---- groups ---- */
 
-/* Where a process stands in its job: of these no two should be the same, or nobody expects it. */
+/* A process's place in its job: no two should be the same, or nobody expects it. */
 static bool says_place(const char *kind, const char *name)
 {
     static const char *const names[] = {"RANK",
@@ -136,7 +136,7 @@ static bool says_place(const char *kind, const char *name)
     return false;
 }
 
-static int compare(const void *one, const void *two)
+static int compare_facts(const void *one, const void *two)
 {
     const struct fact *a = one, *b = two;
     int order = strcmp(a->kind, b->kind);
@@ -184,7 +184,7 @@ static uint32_t known_of_kind(const struct diff_found *f, const char *kind, bool
     return n;
 }
 
-static void judge(const struct diff_found *f, uint32_t known, struct fact_group *g)
+static void judge_group(const struct diff_found *f, uint32_t known, struct fact_group *g)
 {
     const struct fact *first = &f->facts[g->first];
     uint32_t ranks = 1;
@@ -214,7 +214,7 @@ int diff_groups(struct diff_found *f, int (*fn)(void *arg, const struct fact_gro
     int rc = room == NULL ? err_set(-ENOMEM, "no memory for %u ranks", f->ranks.n) : 0;
 
     if (rc == 0 && f->n_facts > 0)
-        qsort(f->facts, f->n_facts, sizeof(*f->facts), compare);
+        qsort(f->facts, f->n_facts, sizeof(*f->facts), compare_facts);
     for (size_t at = 0; rc == 0 && at < f->n_facts;) {
         struct fact_group g = {.first = at};
         while (at < f->n_facts && same_name(&f->facts[at], &f->facts[g.first]))
@@ -224,7 +224,7 @@ int diff_groups(struct diff_found *f, int (*fn)(void *arg, const struct fact_gro
             kind = f->facts[g.first].kind;
             known = known_of_kind(f, kind, room);
         }
-        judge(f, known, &g);
+        judge_group(f, known, &g);
         g.known = room;
         rc = fn(arg, &g);
     }

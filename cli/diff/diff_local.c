@@ -278,8 +278,9 @@ static int take_schema(void *arg, const struct member *m, const struct answer_ro
     return 0;
 }
 
-static int query(struct local *l, const struct cluster_options *o, const char *statement,
-                 int (*rows)(void *arg, const struct member *m, const struct answer_rows *rows))
+static int query_cores(struct local *l, const struct cluster_options *o, const char *statement,
+                       int (*rows)(void *arg, const struct member *m,
+                                   const struct answer_rows *rows))
 {
     const struct members_sink sink = {.arg = l, .rows = rows};
     const struct members_ask ask = {.statement = statement,
@@ -309,26 +310,27 @@ static void drop_silent(struct local *l, const char *what)
 static int ask_cores(struct local *l, const struct cluster_options *o)
 {
     char statement[300], what[100];
-    int rc = query(l, o,
-                   "select 'settings' as kind, name, value::text as value from probing.settings "
-                   "union all select 'plugins', name, coalesce(version, '?') || ', ' || state from "
-                   "probing.plugins union all select 'scripts', name, state from "
-                   "probing.scripts",
-                   take_facts);
+    int rc = query_cores(
+        l, o,
+        "select 'settings' as kind, name, value::text as value from probing.settings "
+        "union all select 'plugins', name, coalesce(version, '?') || ', ' || state from "
+        "probing.plugins union all select 'scripts', name, state from "
+        "probing.scripts",
+        take_facts);
 
     drop_silent(l, "settings, plugins and versions");
     if (rc == 0)
-        rc = query(l, o,
-                   "select table_schema from information_schema.tables where table_name = '" FACTS
-                   "'",
-                   take_schema);
+        rc = query_cores(
+            l, o,
+            "select table_schema from information_schema.tables where table_name = '" FACTS "'",
+            take_schema);
     for (uint32_t i = 0; rc == 0 && i < l->n_schemas; i++) {
         (void)snprintf(statement, sizeof(statement),
                        "select '%s' as kind, name::text as name, value::text as value from "
                        "%s." FACTS,
                        l->schemas[i], l->schemas[i]);
         (void)snprintf(what, sizeof(what), "%.60s." FACTS, l->schemas[i]);
-        rc = query(l, o, statement, take_facts);
+        rc = query_cores(l, o, statement, take_facts);
         for (uint32_t k = 0; k < l->members.n; k++) {
             struct rank *r = &l->found->ranks.list[l->first + k];
             const struct member_result *result = &l->members.list[k].result;

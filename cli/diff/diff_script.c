@@ -144,7 +144,7 @@ static bool one_up(char *folder, size_t size)
     return true;
 }
 
-static int look(void *arg)
+static int read_script(void *arg)
 {
     struct script *s = arg;
     char folder[4096], git[4200];
@@ -181,7 +181,7 @@ int diff_script(struct diff_found *f, uint32_t rank, pid_t pid, const char *word
         return -ENOMEM;
     proc_path(pid, 0, name[0] == '/' ? "root" : "cwd", base);
     (void)snprintf(s->path, sizeof(s->path), "%s/%s", base, name + (name[0] == '/'));
-    bool there = apart_run(pid, look, s, free, &ended) >= 0;
+    bool there = apart_run(pid, read_script, s, free, &ended) >= 0;
     if (there)
         rc = diff_add(f, rank, "program", "script", name, strlen(name));
     if (there && rc == 0)

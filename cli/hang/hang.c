@@ -46,7 +46,7 @@ static int take_host(void *arg, const char *host, const struct remote_run *run, 
 
 /* ---- in order, and who is missing ---- */
 
-static int compare(const void *one, const void *two)
+static int compare_seen(const void *one, const void *two)
 {
     const struct hang_seen *a = one, *b = two;
 
@@ -56,8 +56,8 @@ static int compare(const void *one, const void *two)
     return order != 0 ? order : a->rank.pid < b->rank.pid ? -1 : a->rank.pid > b->rank.pid;
 }
 
-/* Where one has no rank, all go by their processes. */
-static void sort(struct hang_found *f)
+/* If one has no rank, all go by their processes. */
+static void sort_ranks(struct hang_found *f)
 {
     f->ranked = true;
     for (uint32_t i = 0; i < f->n; i++)
@@ -65,7 +65,7 @@ static void sort(struct hang_found *f)
     for (uint32_t i = 0; i < f->n && !f->ranked; i++)
         f->list[i].rank.rank = f->list[i].rank.pid != HANG_UNKNOWN ? f->list[i].rank.pid : i;
     if (f->n > 0)
-        qsort(f->list, f->n, sizeof(*f->list), compare);
+        qsort(f->list, f->n, sizeof(*f->list), compare_seen);
 }
 
 /* The list is in order of rank. */
@@ -91,7 +91,7 @@ static int add_missing(const struct cluster_options *o, struct hang_found *f)
                                         : "no host that answered has it");
     }
     if (f->n > n)
-        qsort(f->list, f->n, sizeof(*f->list), compare);
+        qsort(f->list, f->n, sizeof(*f->list), compare_seen);
     return rc;
 }
 
@@ -114,7 +114,7 @@ static bool is_claimed_twice(const struct hang_found *f)
 }
 
 /* Find the job that is meant; hosts that speak of another one are named. */
-static int settle(const struct cluster_options *o, struct hang_found *f)
+static int find_job(const struct cluster_options *o, struct hang_found *f)
 {
     char asked[JOB_NAME_BYTES];
     uint32_t kept = 0;
@@ -140,8 +140,8 @@ static int settle(const struct cluster_options *o, struct hang_found *f)
 
 /* ---- what is shown ---- */
 
-static int plant(const struct cluster_options *o, const struct hang_seen *s,
-                 struct stack_tree *tree)
+static int plant_stacks(const struct cluster_options *o, const struct hang_seen *s,
+                        struct stack_tree *tree)
 {
     struct json_error bad;
     struct json *stacks;
@@ -165,7 +165,7 @@ static int print_tree(const struct cluster_options *o, const struct hang_found *
 
     buf_init(&b, SAID_BYTES);
     for (uint32_t i = 0; rc == 0 && i < f->n; i++)
-        rc = plant(o, &f->list[i], tree);
+        rc = plant_stacks(o, &f->list[i], tree);
     if (rc == 0)
         stack_tree_print(tree, "", f->ranked ? "rank" : "process",
                          f->ranked ? "ranks" : "processes", &b);
@@ -208,8 +208,8 @@ static void say_hosts(const struct hang_found *f)
 }
 
 /* Say what the verdict cannot tell apart; "": it can. */
-static void caution(const struct hang_found *f, const struct hang_verdict *v, char *ret,
-                    size_t size)
+static void write_caution(const struct hang_found *f, const struct hang_verdict *v, char *ret,
+                          size_t size)
 {
     bool longer = v->waited_ns > 0 && (uint64_t)v->waited_ns > f->span_ns;
     const char *what = v->all_wait ? "a collective" : "a step";
@@ -234,14 +234,14 @@ static void caution(const struct hang_found *f, const struct hang_verdict *v, ch
                        what, (double)f->span_ns / (double)NS_PER_S);
 }
 
-static int show(const struct cluster_options *o, const struct hang_found *f,
-                const struct hang_verdict *v, const char *says)
+static int show_verdict(const struct cluster_options *o, const struct hang_found *f,
+                        const struct hang_verdict *v, const char *says)
 {
     char doubt[160];
     struct buf b;
     int rc = 0;
 
-    caution(f, v, doubt, sizeof(doubt));
+    write_caution(f, v, doubt, sizeof(doubt));
     if (!o->json) {
         print_head(o, f);
         fputs(says, stdout);
@@ -265,7 +265,7 @@ static int show(const struct cluster_options *o, const struct hang_found *f,
 
 /* ---- all of it ---- */
 
-static int judge(const struct cluster_options *o, const struct hang_found *f)
+static int judge_ranks(const struct cluster_options *o, const struct hang_found *f)
 {
     struct hang_rank *ranks = calloc(f->n + 1, sizeof(*ranks));
     struct hang_verdict v = {.awaited = calloc(f->n + 1, sizeof(bool)),
@@ -291,7 +291,7 @@ static int judge(const struct cluster_options *o, const struct hang_found *f)
                         f->ranked ? "ranks" : "processes", &v, &says);
     if (rc == 0) {
         say_claimed_twice(f, &says);
-        rc = show(o, f, &v, buf_text(&says));
+        rc = show_verdict(o, f, &v, buf_text(&says));
     }
     if (rc == 0)
         rc = v.hangs == HANG_NO && whole ? EXIT_DONE : EXIT_FAILED;
@@ -309,16 +309,16 @@ int cluster_hang(const struct cluster_options *o, const struct hosts *hosts, boo
 
     if (rc == 0 && hosts->n > 0)
         rc = cluster_ask_hosts(o, hosts, take_host, &f);
-    sort(&f);
+    sort_ranks(&f);
     if (rc == 0)
-        rc = settle(o, &f);
+        rc = find_job(o, &f);
     if (rc == 0)
         rc = add_missing(o, &f);
     if (rc == 0 && f.n == 0 && f.hosts.n == 0) {
         cluster_say_none(o);
         rc = EXIT_FAILED;
     } else if (rc == 0) {
-        rc = judge(o, &f);
+        rc = judge_ranks(o, &f);
     }
     hang_found_done(&f);
     return rc;

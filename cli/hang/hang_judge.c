@@ -181,7 +181,7 @@ static void say_one(const struct judging *j, size_t i)
     (void)buf_addc(j->ret, '\n');
 }
 
-static size_t count(const struct judging *j, enum hang_state state)
+static size_t count_in_state(const struct judging *j, enum hang_state state)
 {
     size_t n = 0;
 
@@ -342,8 +342,8 @@ static void judge_waiters(const struct judging *j, struct hang_verdict *v)
                                "halves of one call, or calls that do not belong together.\n");
     else
         (void)buf_addf(j->ret, "All%s wait in the same call: what is missing is %s.\n",
-                       v->all && count(j, HANG_UNSEEN) == 0 ? "" : " that were seen",
-                       v->all && count(j, HANG_UNSEEN) == 0
+                       v->all && count_in_state(j, HANG_UNSEEN) == 0 ? "" : " that were seen",
+                       v->all && count_in_state(j, HANG_UNSEEN) == 0
                            ? "the network, or a device"
                            : "a rank that was not seen, the network, or a device");
 }
@@ -398,7 +398,7 @@ static uint32_t name_waiters(const struct judging *j)
 /* Name the ranks that wait in calls to which all have come. */
 static void say_network(const struct judging *j, const struct hang_verdict *v)
 {
-    bool all = v->all && count(j, HANG_UNSEEN) == 0;
+    bool all = v->all && count_in_state(j, HANG_UNSEEN) == 0;
     size_t n = 0;
 
     for (uint32_t i = 0; i < j->n; i++)
@@ -445,7 +445,8 @@ static void judge_hang(const struct judging *j, struct hang_verdict *v)
     }
     v->hangs = at_work > 0 && at_work == v->n_awaited ? HANG_NOT_KNOWN : HANG_YES;
     v->waited_ns = least_wait(j);
-    v->may_be_slow = v->hangs == HANG_YES && count(j, HANG_STOPPED) + count(j, HANG_GONE) == 0;
+    v->may_be_slow =
+        v->hangs == HANG_YES && count_in_state(j, HANG_STOPPED) + count_in_state(j, HANG_GONE) == 0;
     v->all_wait = v->n_awaited == 0;
     say_circles(j);
     if (v->all_wait) {
@@ -478,7 +479,8 @@ static void judge_moving(const struct judging *j, size_t still, struct hang_verd
 
 static void judge_idle(const struct judging *j, struct hang_verdict *v)
 {
-    size_t stopped = count(j, HANG_STOPPED), gone = count(j, HANG_GONE), running = 0;
+    size_t stopped = count_in_state(j, HANG_STOPPED), gone = count_in_state(j, HANG_GONE),
+           running = 0;
 
     for (size_t i = 0; i < j->n; i++)
         running += has_run(&j->ranks[i]) ||
@@ -514,13 +516,13 @@ static void judge_seen(struct judging *j, struct hang_verdict *v)
         waiting += j->ranks[i].state == HANG_WAITS && !has_run(&j->ranks[i]);
     }
     /* Without one that is known to be away nobody gets on: those that wait only poll. */
-    if (count(j, HANG_GONE) + count(j, HANG_STOPPED) > 0) {
+    if (count_in_state(j, HANG_GONE) + count_in_state(j, HANG_STOPPED) > 0) {
         waiting += running;
         running = 0;
     }
-    running += count(j, HANG_MOVES);
+    running += count_in_state(j, HANG_MOVES);
     find_waits(j, running > 0, v);
-    if (count(j, HANG_UNSEEN) == j->n)
+    if (count_in_state(j, HANG_UNSEEN) == j->n)
         (void)buf_adds(j->ret, j->n > 0 ? "Nothing is known of any of them.\n" : "");
     else if (running > 0)
         judge_moving(j, waiting, v);
@@ -528,7 +530,7 @@ static void judge_seen(struct judging *j, struct hang_verdict *v)
         judge_hang(j, v);
     else
         judge_idle(j, v);
-    if (v->hangs != HANG_NO && waiting > 0 && count(j, HANG_UNSEEN) > 0)
+    if (v->hangs != HANG_NO && waiting > 0 && count_in_state(j, HANG_UNSEEN) > 0)
         (void)buf_adds(j->ret, "Those that were not seen may be what the others wait for, too.\n");
 }
 

@@ -73,7 +73,7 @@ static void print_work(const struct target *t)
 }
 
 /* `backtrace` between two lines that say what it has done: the look itself is not counted. */
-static int look(struct target *t, int argc, char **argv)
+static int look_once(struct target *t, int argc, char **argv)
 {
     print_work(t);
     int rc = command_backtrace(t, argc, argv);
@@ -189,9 +189,9 @@ static enum how how_of(const struct looking *l, const struct hang_seen *s)
 }
 
 /* Ask the ranks that answered all `looks` looks so far; at the last one arguments are read. */
-static int ask(struct looking *l, uint32_t looks, enum how how)
+static int ask_ranks(struct looking *l, uint32_t looks, enum how how)
 {
-    static const struct cli_command command = {.name = "backtrace", .run = look};
+    static const struct cli_command command = {.name = "backtrace", .run = look_once};
     char *words[] = {"backtrace", "--json", "--external", "--python", NULL, NULL};
     int n_words = 2 + (int)how;
     uint32_t n = 0;
@@ -253,11 +253,11 @@ static int look_again_and_again(struct looking *l)
             rc = wait_until(clock_monotonic() + l->o->interval_ns);
         last = clock_monotonic();
         if (rc == 0)
-            rc = ask(l, looks, BY_CORE);
+            rc = ask_ranks(l, looks, BY_CORE);
         if (rc == 0 && looks == 0)
             fall_back(l);
         for (enum how how = OUTSIDE; how < N_HOW && rc == 0; how++)
-            rc = ask(l, looks, how);
+            rc = ask_ranks(l, looks, how);
     }
     l->found->span_ns = last - began;
     return rc;

@@ -405,7 +405,7 @@ int hang_look(struct hang_rank *r, const struct json *answer, bool all_threads, 
 
 /* ---- stacks that were written above, here or on another machine ---- */
 
-static const char *item(const struct json *frame, int which)
+static const char *item_text(const struct json *frame, int which)
 {
     const struct json *one = frame->type == JSON_ARRAY ? frame->first : NULL;
 
@@ -417,7 +417,8 @@ static const char *item(const struct json *frame, int which)
 /* Without native frames, and without those of Python's own that only import a module. */
 static bool is_told(const struct json *frame)
 {
-    return strcmp(item(frame, 0), "python") == 0 && strncmp(item(frame, 2), "<frozen ", 8) != 0;
+    return strcmp(item_text(frame, 0), "python") == 0 &&
+           strncmp(item_text(frame, 2), "<frozen ", 8) != 0;
 }
 
 /* A copy that cannot break a line. */
@@ -449,14 +450,14 @@ static int plant_one(struct stack_tree *tree, int64_t rank, const struct json *s
     bool any = false;
     int rc = room == NULL || places == NULL ? -ENOMEM : 0;
     for (const struct json *f = frames->first; rc == 0 && f != NULL; f = f->next)
-        any = any || strcmp(item(f, 0), "python") == 0;
+        any = any || strcmp(item_text(f, 0), "python") == 0;
     for (const struct json *f = frames->first; rc == 0 && f != NULL && at > 0; f = f->next) {
         if (python && any && !is_told(f))
             continue;
         at--;
         n++;
-        take_shown(room[at].func, sizeof(room[at].func), item(f, 1));
-        take_shown(room[at].where, sizeof(room[at].where), item(f, 2));
+        take_shown(room[at].func, sizeof(room[at].func), item_text(f, 1));
+        take_shown(room[at].where, sizeof(room[at].where), item_text(f, 2));
         places[at] = (struct tree_frame){room[at].func, room[at].where};
     }
     take_shown(doing, sizeof(doing), json_text(stack, "doing", "?"));

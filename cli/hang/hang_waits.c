@@ -24,14 +24,14 @@ static bool is_one_of(const char *operation, const char *const *names)
     return false;
 }
 
-static bool sends(const struct hang_rank *r)
+static bool is_send(const struct hang_rank *r)
 {
     static const char *const names[] = {"send", "isend", NULL};
 
     return is_one_of(r->operation, names);
 }
 
-static bool receives(const struct hang_rank *r)
+static bool is_receive(const struct hang_rank *r)
 {
     static const char *const names[] = {"recv", "irecv", NULL};
 
@@ -40,7 +40,7 @@ static bool receives(const struct hang_rank *r)
 
 bool hang_has_peer(const struct hang_rank *r)
 {
-    return sends(r) || receives(r);
+    return is_send(r) || is_receive(r);
 }
 
 bool hang_is_same_group(const struct hang_call *a, const struct hang_call *b)
@@ -89,8 +89,8 @@ struct needed {
     size_t n;
 };
 
-/* Where the call is not known it needs all, but for a transfer only one, and which one is clear
- * where there are but two. */
+/* If the call is not known it needs all, but for a transfer only one, and which one is clear if
+ * there are but two. */
 static void find_needed(const struct hang_waits *w, const struct hang_rank *r, struct needed *ret)
 {
     const struct hang_call *c = &r->call;
@@ -120,12 +120,12 @@ static bool is_needed(const struct needed *by, int64_t rank)
 }
 
 /* Two halves of one transfer but for their tags, or one collective. */
-static bool fit(const struct hang_rank *a, const struct hang_rank *b)
+static bool calls_fit(const struct hang_rank *a, const struct hang_rank *b)
 {
     if (!hang_is_same_group(&a->call, &b->call))
         return false;
     if (hang_has_peer(a))
-        return (sends(a) ? receives(b) : sends(b)) && a->call.peer == b->rank &&
+        return (is_send(a) ? is_receive(b) : is_send(b)) && a->call.peer == b->rank &&
                b->call.peer == a->rank;
     return strcmp(a->operation, b->operation) == 0 && a->call.peer == b->call.peer;
 }
@@ -150,7 +150,7 @@ static void link_rank(struct hang_waits *w, size_t i)
             w->awaited[k] = true;
             away = away == HANG_NOBODY ? (uint32_t)k : away;
         } else if (w->tell && waiting == HANG_NOBODY && w->waiting[k] && r->call.known &&
-                   other->call.known && (!fit(r, other) || r->call.tag != other->call.tag)) {
+                   other->call.known && (!calls_fit(r, other) || r->call.tag != other->call.tag)) {
             waiting = (uint32_t)k;
         }
     }
@@ -244,7 +244,8 @@ void hang_chain_print(const struct hang_waits *w, uint32_t from, const char *one
             (void)buf_adds(ret, n > 0 ? ", which waits in " : " waits in ");
             hang_call_print(r, ret);
             (void)buf_addf(ret, " for %s %lld", one, (long long)to->rank);
-            (void)buf_adds(ret, w->waiting[w->next[at]] && fit(r, to) ? " (the tags differ)" : "");
+            (void)buf_adds(ret,
+                           w->waiting[w->next[at]] && calls_fit(r, to) ? " (the tags differ)" : "");
         }
         n++;
         at = w->next[at];

@@ -42,7 +42,7 @@ bool hang_is_same_group(const struct hang_call *a, const struct hang_call *b);
 bool hang_is_same_call(const struct hang_rank *a, const struct hang_rank *b);
 bool hang_is_away(const struct hang_rank *r); /* in no operation, stopped or gone */
 
-/* Where one ends that waits for one, which waits for another ...; HANG_NOBODY: in a circle.
+/* The last of a chain in which each waits for the next; HANG_NOBODY: it is a circle.
  * ret_steps: after how many. */
 uint32_t hang_waits_end(const struct hang_waits *w, uint32_t from, uint32_t *ret_steps);
 

@@ -119,7 +119,8 @@ static void start_of(const struct buf *environment, int64_t began_ns, int64_t pa
         job_variable(environment, "TORCHELASTIC_RUN_ID")[0] != '\0' ? began_ns : MEMBER_UNKNOWN;
 }
 
-/* By the info of its data; MEMBER_UNKNOWN, too, where that is of another boot. */
+/* Reads from the info of its data when a process began; MEMBER_UNKNOWN, too, if that is of another
+ * boot. */
 static int64_t began_of(const struct buf *info)
 {
     char boot[64], ticks[24];
@@ -135,7 +136,7 @@ static int64_t began_of(const struct buf *info)
     return here ? utc_of_ticks(n) : MEMBER_UNKNOWN;
 }
 
-static int keep(struct searching *s, const struct datadir *d, const struct dead *one)
+static int keep_ended(struct searching *s, const struct datadir *d, const struct dead *one)
 {
     if (s->n == DEAD_MAX)
         return 0;
@@ -152,7 +153,7 @@ static int keep(struct searching *s, const struct datadir *d, const struct dead 
     return 0;
 }
 
-static int look(void *arg, const struct datadir *d)
+static int read_directory(void *arg, const struct datadir *d)
 {
     struct searching *s = arg;
     struct dead one = {.place = RANK_UNKNOWN};
@@ -173,7 +174,7 @@ static int look(void *arg, const struct datadir *d)
         start_of(&environment, began_of(&info), one.place.parent, &one.start);
         one.last_ns = datadir_has(d, "data.mdb", &st) ? ns_of(&st.st_mtim) : MEMBER_UNKNOWN;
         one.place.pid = number_of(&info, "pid");
-        rc = one.place.rank != MEMBER_UNKNOWN ? keep(s, d, &one) : 0;
+        rc = one.place.rank != MEMBER_UNKNOWN ? keep_ended(s, d, &one) : 0;
     }
     buf_done(&environment);
     buf_done(&info);
@@ -223,7 +224,7 @@ static bool is_of(const struct dead *one, const struct start *meant)
 
 /* Keep a rank, not its children (data loaders have its environment, too); of several that were the
  * same rank the newest, and none where it lives. */
-static void judge(struct searching *s)
+static void judge_ended(struct searching *s)
 {
     const struct start meant = start_meant(s);
 
@@ -267,9 +268,9 @@ int job_find_ended(const char *text, const struct rank *living, uint32_t n,
 
     job_meant_read(text, &meant);
     struct searching s = {.name = meant.name, .living = living, .n_living = n, .owner = meant.uid};
-    int rc = directory_each(look, &s, /* says= */ false);
+    int rc = directory_each(read_directory, &s, /* says= */ false);
     if (rc == 0)
-        judge(&s);
+        judge_ended(&s);
     for (uint32_t i = 0; i < s.n; i++) {
         rc = rc == 0 && !s.list[i].out ? fn(arg, s.list[i].path, &s.list[i].place) : rc;
         free(s.list[i].path);
@@ -292,7 +293,7 @@ void job_list_ended(struct buf *ret)
     struct searching s = {.name = NULL, .owner = geteuid()};
     uint32_t shown = 0, jobs = 0;
 
-    if (directory_each(look, &s, /* says= */ false) == 0 && s.n > 1)
+    if (directory_each(read_directory, &s, /* says= */ false) == 0 && s.n > 1)
         qsort(s.list, s.n, sizeof(*s.list), by_job);
     for (uint32_t i = 0, next; i < s.n; i = next) {
         uint32_t ranks = 1;

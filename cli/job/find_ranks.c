@@ -169,7 +169,7 @@ static bool read_candidate(const struct buf *b, const char *name, struct candida
            (c->place.job[0] != '\0' && (name == NULL || strcmp(name, c->place.job) == 0));
 }
 
-static int add(struct candidates *all, const struct candidate *c)
+static int add_candidate(struct candidates *all, const struct candidate *c)
 {
     struct candidate *list = array_grow(all->list, all->n, &all->room, sizeof(*list), UINT32_MAX);
 
@@ -180,7 +180,7 @@ static int add(struct candidates *all, const struct candidate *c)
     return 0;
 }
 
-/* The search that gather() makes. */
+/* The search that gather_candidates() makes. */
 struct gathering {
     const struct job_meant *meant; /* NULL: jobs of all users */
     const char *own;               /* the name of this program */
@@ -206,11 +206,11 @@ static int take_process(struct gathering *g, pid_t pid)
         return 0;
     }
     look_at_program(&c, g->own);
-    return add(g->all, &c);
+    return add_candidate(g->all, &c);
 }
 
 /* The user who is meant; NULL: all, each by itself. */
-static int gather(struct candidates *all, const struct job_meant *meant)
+static int gather_candidates(struct candidates *all, const struct job_meant *meant)
 {
     char own[256];
     struct gathering g = {.meant = meant, .own = own, .all = all};
@@ -347,7 +347,7 @@ static int refuse_unnamed(const struct candidates *all, const char *name)
     return rc;
 }
 
-static int compare(const void *one, const void *two)
+static int compare_candidates(const void *one, const void *two)
 {
     const struct candidate *a = one, *b = two;
 
@@ -403,7 +403,7 @@ static void judge_left(struct candidates *all)
     }
 }
 
-/* By families, not by pairs: a job's environment may be that of thousands that are no ranks. */
+/* Goes by families, not by pairs: thousands that are no ranks may have a job's environment. */
 static void judge_families(struct candidates *all,
                            void (*fn)(struct candidate *old, struct candidate *young))
 {
@@ -411,7 +411,8 @@ static void judge_families(struct candidates *all,
         struct candidate *young = &all->list[i];
         for (int k = 0; k < ANCESTORS && young->ancestors[k] > 1; k++) {
             const struct candidate key = {.pid = young->ancestors[k], .uid = young->uid};
-            struct candidate *old = bsearch(&key, all->list, all->n, sizeof(*all->list), compare);
+            struct candidate *old =
+                bsearch(&key, all->list, all->n, sizeof(*all->list), compare_candidates);
             if (old != NULL)
                 fn(old, young);
         }
@@ -438,7 +439,7 @@ static void judge_user(struct candidates *all)
 static void judge_all(struct candidates *all)
 {
     if (all->n > 0)
-        qsort(all->list, all->n, sizeof(*all->list), compare);
+        qsort(all->list, all->n, sizeof(*all->list), compare_candidates);
     for (uint32_t first = 0, n; first < all->n; first += n) {
         for (n = 1; first + n < all->n && all->list[first + n].uid == all->list[first].uid;)
             n++;
@@ -452,7 +453,7 @@ uint32_t job_list(struct buf *ret)
     struct candidates all = {.n = 0};
     uint32_t shown = 0;
 
-    if (gather(&all, /* meant= */ NULL) == 0)
+    if (gather_candidates(&all, /* meant= */ NULL) == 0)
         judge_all(&all);
     for (uint32_t i = 0; i < all.n; i++) {
         struct candidate *c = &all.list[i];
@@ -496,7 +497,7 @@ int job_find_ranks(const char *text, struct ranks *ret)
 
     *ret = (struct ranks){.n = 0};
     job_meant_read(text, &meant);
-    int rc = gather(&all, &meant);
+    int rc = gather_candidates(&all, &meant);
     judge_all(&all);
     if (rc == 0)
         rc = refuse_unnamed(&all, meant.name);

@@ -27,7 +27,7 @@ static const char *const job_names[] = {
     "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID",   "PBS_JOBID", "LSB_JOBID", "JOB_NAME",
     "SLURM_JOB_NAME",      "PMIX_NAMESPACE", NULL};
 
-/* Where the first variable is there, that launcher has started the process, and the second says how
+/* If the first variable is there, that launcher has started the process, and the second says how
  * many ranks there are.  Launchers run inside of each other (srun starts torchrun, which starts
  * ranks): the first of this table that is there is the innermost. */
 static const struct launcher {

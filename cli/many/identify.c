@@ -83,7 +83,7 @@ static int take_rows(void *arg, const struct member *m, const struct answer_rows
 }
 
 /* Choose the members on other machines: nobody knows the places of the dead any more. */
-static uint32_t choose(const struct members *m, bool *only)
+static uint32_t choose_remote(const struct members *m, bool *only)
 {
     uint32_t n = 0;
 
@@ -119,7 +119,7 @@ int members_identify(struct members *m, uint64_t timeout_ns, uint32_t at_once)
     buf_init(&statement, 4096);
     for (uint32_t i = 0; rc == 0 && i < m->n; i++)
         buf_init(&id.texts[i], PLACE_BYTES);
-    if (rc == 0 && choose(m, only) > 0) {
+    if (rc == 0 && choose_remote(m, only) > 0) {
         const struct members_sink sink = {.arg = &id, .rows = take_rows, .done = take_end};
         job_add_variables_statement(&statement);
         (void)buf_adds(&statement, " union all select '', epoch_ns(now())::text");

@@ -34,7 +34,7 @@
 #define LIST_MAX 32     /* names or ranges of ranks in a line: more are counted */
 static const char JOB[] = "job:";
 
-/* Where an item of a list ends: at a comma that is in no brackets, and has no '\' before it. */
+/* An item of a list ends at a comma that is in no brackets, and has no '\' before it. */
 static size_t item_size(const char *text)
 {
     size_t n = 0;
@@ -48,7 +48,7 @@ static size_t item_size(const char *text)
 }
 
 /* As a list has it, so as it is. */
-static void unmark(char *name)
+static void unmark_name(char *name)
 {
     char *to = name;
 
@@ -112,7 +112,7 @@ static uint64_t identity_hash(const struct target *t)
                               : hash_text(HASH_FNV, t->directory);
 }
 
-/* Where it stands in the index, or would; UINT32_MAX there: nobody. */
+/* Its slot in the index, or the one that it would have; UINT32_MAX there: nobody. */
 static uint32_t *slot_of(const struct find *f, const struct target *t)
 {
     uint64_t mask = f->n_slots - 1;
@@ -158,7 +158,7 @@ int find_has(struct find *f, const struct target *t)
     return *slot_of(f, t) != UINT32_MAX;
 }
 
-static struct member *grow(struct find *f)
+static struct member *grow_list(struct find *f)
 {
     struct members *m = f->found;
 
@@ -177,7 +177,7 @@ static struct member *grow(struct find *f)
 
 struct member *find_grow(struct find *f, const char *name)
 {
-    struct member *m = grow(f);
+    struct member *m = grow_list(f);
 
     if (m == NULL)
         return NULL;
@@ -261,7 +261,7 @@ static int add_item(struct find *f, char *item)
     if (strcmp(item, "all") == 0)
         return add_all(f);
     if (strncmp(item, JOB, sizeof(JOB) - 1) == 0) {
-        unmark(item);
+        unmark_name(item);
         return find_add_job(f, item + sizeof(JOB) - 1);
     }
     if (has_range(item))
@@ -299,7 +299,7 @@ struct placed {
     uint32_t from; /* where it stands */
 };
 
-static int compare(const void *one, const void *two)
+static int compare_placed(const void *one, const void *two)
 {
     const struct placed *a = one, *b = two;
 
@@ -336,7 +336,7 @@ int members_sort(struct members *m)
         return err_set(-ENOMEM, "no memory for %u processes", m->n);
     for (uint32_t i = 0; i < m->n; i++)
         p[i] = (struct placed){m->list[i].tags.rank, i};
-    qsort(p, m->n, sizeof(*p), compare);
+    qsort(p, m->n, sizeof(*p), compare_placed);
     put_in_order(m, p);
     m->ranked = true;
     m->any_rank = false;
