@@ -85,19 +85,14 @@ enum {
 };
 
 static const struct probing_column columns[N_DEVICE] = {
-    {.name = "local_step", .type = PROBING_I64, .doc = "as in python.torch_trace"},
-    {.name = "seq",
-     .type = PROBING_I64,
-     .doc = "as in python.torch_trace: with local_step it identifies the call"},
-    {.name = "module", .type = PROBING_STR, .doc = "as there"},
-    {.name = "stage",
-     .type = PROBING_STR,
-     .doc = "'post forward', 'recomputed forward' or 'post step'"},
-    {.name = "duration",
-     .type = PROBING_F64,
-     .unit = PROBING_SECONDS,
-     .doc = "time from the begin to the end of its work on the device, including gaps"},
-    {.name = "device", .type = PROBING_STR, .doc = "cuda:0 ..."},
+    PROBING_I64_COLUMN("local_step", PROBING_PLAIN, "as in python.torch_trace"),
+    PROBING_I64_COLUMN("seq", PROBING_PLAIN,
+                       "as in python.torch_trace: with local_step it identifies the call"),
+    PROBING_STR_COLUMN("module", "as there"),
+    PROBING_STR_COLUMN("stage", "'post forward', 'recomputed forward' or 'post step'"),
+    PROBING_F64_COLUMN("duration", PROBING_SECONDS,
+                       "time from the begin to the end of its work on the device, including gaps"),
+    PROBING_STR_COLUMN("device", "cuda:0 ..."),
 };
 
 const struct probing_table_desc device_table =

@@ -76,41 +76,37 @@ static uint32_t n_of_torch;              /* lock: the GIL */
 
 static const struct probing_column columns[N_COMM] = {
     COORDINATE_COLUMNS,
-    {.name = "op",
-     .type = PROBING_STR,
-     .doc = "method of the process group (allreduce ...) or functional operator (all_reduce ...)"},
+    PROBING_STR_COLUMN(
+        "op",
+        "method of the process group (allreduce ...) or functional operator (all_reduce ...)"),
     GROUP_COLUMNS,
-    {.name = "tensor_shape",
-     .type = PROBING_STR,
-     .doc = "shape of the first input tensor; for a receiver of scatter, of the output tensor"},
-    {.name = "tensor_dtype", .type = PROBING_STR, .doc = "dtype of the same tensor"},
-    {.name = "bytes",
-     .type = PROBING_I64,
-     .unit = PROBING_BYTES,
-     .doc = "size of all input tensors"},
-    {.name = "duration_ms",
-     .type = PROBING_F64,
-     .doc = "milliseconds from the call to the end of the wait; 4 to 20 us less than the "
-            "program's own clock shows, since torch.distributed's Python code around it is not in "
-            "it, and up to 110 us less where other work fills the processor's caches meanwhile; "
-            "NULL: the operation runs on a GPU, or nothing waited for it"},
-    {.name = "wait_ms",
-     .type = PROBING_F64,
-     .doc = "milliseconds that the thread spent in the call and in the wait"},
-    {.name = "async_op",
-     .type = PROBING_I64,
-     .doc = "1: something other than its caller waited for it; always so for functional operators"},
-    {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
-    {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
-    {.name = "error", .type = PROBING_STR, .doc = "exception that it ended with"},
-    {.name = "src_rank",
-     .type = PROBING_I64,
-     .doc = "rank in the job that sends, for send, recv, broadcast, scatter, reduce and gather; "
-            "NULL: all ranks send, or it is not known"},
-    {.name = "dst_rank",
-     .type = PROBING_I64,
-     .doc = "rank in the job that receives; NULL for the root of a broadcast or scatter: all "
-            "others receive"},
+    PROBING_STR_COLUMN(
+        "tensor_shape",
+        "shape of the first input tensor; for a receiver of scatter, of the output tensor"),
+    PROBING_STR_COLUMN("tensor_dtype", "dtype of the same tensor"),
+    PROBING_I64_COLUMN("bytes", PROBING_BYTES, "size of all input tensors"),
+    PROBING_F64_COLUMN(
+        "duration_ms", PROBING_PLAIN,
+        "milliseconds from the call to the end of the wait; 4 to 20 us less than the "
+        "program's own clock shows, since torch.distributed's Python code around it is not in "
+        "it, and up to 110 us less where other work fills the processor's caches meanwhile; "
+        "NULL: the operation runs on a GPU, or nothing waited for it"),
+    PROBING_F64_COLUMN("wait_ms", PROBING_PLAIN,
+                       "milliseconds that the thread spent in the call and in the wait"),
+    PROBING_I64_COLUMN(
+        "async_op", PROBING_PLAIN,
+        "1: something other than its caller waited for it; always so for functional operators"),
+    PROBING_I64_COLUMN("seq", PROBING_PLAIN, "number of the operation in its group, from 1"),
+    PROBING_STR_COLUMN("group_name", "name of the group, as torch calls it"),
+    PROBING_STR_COLUMN("error", "exception that it ended with"),
+    PROBING_I64_COLUMN(
+        "src_rank", PROBING_PLAIN,
+        "rank in the job that sends, for send, recv, broadcast, scatter, reduce and gather; "
+        "NULL: all ranks send, or it is not known"),
+    PROBING_I64_COLUMN(
+        "dst_rank", PROBING_PLAIN,
+        "rank in the job that receives; NULL for the root of a broadcast or scatter: all "
+        "others receive"),
 };
 
 static bool is_of_torch(PyObject *code)

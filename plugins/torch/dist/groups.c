@@ -27,19 +27,16 @@ struct listing {
 };
 
 static const struct probing_column columns[] = {
-    {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
+    PROBING_STR_COLUMN("group_name", "name of the group, as torch calls it"),
     GROUP_COLUMNS,
-    {.name = "seq",
-     .type = PROBING_I64,
-     .doc = "number of its newest operation, as torch counts on every rank; NULL: torch does not "
-            "count"},
-    {.name = "local_step",
-     .type = PROBING_I64,
-     .doc = "number of training steps that have ended by now"},
-    {.name = "job",
-     .type = PROBING_STR,
-     .doc = "address of the store at which its ranks met: host:port"},
-    {.name = "rank", .type = PROBING_I64, .doc = "rank of this process in the whole job"},
+    PROBING_I64_COLUMN(
+        "seq", PROBING_PLAIN,
+        "number of its newest operation, as torch counts on every rank; NULL: torch does not "
+        "count"),
+    PROBING_I64_COLUMN("local_step", PROBING_PLAIN,
+                       "number of training steps that have ended by now"),
+    PROBING_STR_COLUMN("job", "address of the store at which its ranks met: host:port"),
+    PROBING_I64_COLUMN("rank", PROBING_PLAIN, "rank of this process in the whole job"),
 };
 
 /* "host:port" of the store below all prefixes, or its file. */

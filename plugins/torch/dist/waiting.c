@@ -14,25 +14,21 @@
 #define RECORDED_NS PROBING_NS_PER_S /* younger ones may have ended without torch's knowing */
 
 static const struct probing_column columns[] = {
-    {.name = "op",
-     .type = PROBING_STR,
-     .doc = "as in python.comm_collective; or init_process_group, new_group ..."},
-    {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
-    {.name = "rank", .type = PROBING_I64, .doc = "rank of this process in the whole job"},
-    {.name = "src_rank", .type = PROBING_I64, .doc = "as in python.comm_collective"},
-    {.name = "dst_rank", .type = PROBING_I64, .doc = "as in python.comm_collective"},
-    {.name = "tag", .type = PROBING_I64, .doc = "tag of a send or recv; else NULL"},
-    {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
-    {.name = "local_step", .type = PROBING_I64, .doc = "local_step in which it was started"},
-    {.name = "started_at",
-     .type = PROBING_TIME,
-     .doc = "when it was started; for the making of a group, when it was first seen"},
-    {.name = "tid", .type = PROBING_I64, .doc = "thread that waits; else the one that started it"},
-    {.name = "wait_sec",
-     .type = PROBING_F64,
-     .unit = PROBING_SECONDS,
-     .doc = "how long it has waited so far, or has been making a group; NULL: no Python code waits "
-            "for it"},
+    PROBING_STR_COLUMN("op", "as in python.comm_collective; or init_process_group, new_group ..."),
+    PROBING_STR_COLUMN("group_name", "name of the group, as torch calls it"),
+    PROBING_I64_COLUMN("rank", PROBING_PLAIN, "rank of this process in the whole job"),
+    PROBING_I64_COLUMN("src_rank", PROBING_PLAIN, "as in python.comm_collective"),
+    PROBING_I64_COLUMN("dst_rank", PROBING_PLAIN, "as in python.comm_collective"),
+    PROBING_I64_COLUMN("tag", PROBING_PLAIN, "tag of a send or recv; else NULL"),
+    PROBING_I64_COLUMN("seq", PROBING_PLAIN, "number of the operation in its group, from 1"),
+    PROBING_I64_COLUMN("local_step", PROBING_PLAIN, "local_step in which it was started"),
+    PROBING_COLUMN("started_at", PROBING_TIME, PROBING_PLAIN,
+                   "when it was started; for the making of a group, when it was first seen"),
+    PROBING_I64_COLUMN("tid", PROBING_PLAIN, "thread that waits; else the one that started it"),
+    PROBING_F64_COLUMN(
+        "wait_sec", PROBING_SECONDS,
+        "how long it has waited so far, or has been making a group; NULL: no Python code waits "
+        "for it"),
 };
 
 struct listing {

@@ -31,42 +31,25 @@ static struct {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const struct probing_column columns[] = {
-    {.name = "tid",
-     .type = PROBING_I64,
-     .doc = "thread that ended a step last; before that, the first that called a module"},
-    {.name = "steps",
-     .type = PROBING_I64,
-     .unit = PROBING_COUNT,
-     .doc = "number of steps that have ended"},
-    {.name = "step_sec",
-     .type = PROBING_F64,
-     .unit = PROBING_SECONDS,
-     .doc = "time since the last step ended; NULL: none has ended"},
-    {.name = "phase",
-     .type = PROBING_STR,
-     .doc = "phase that the thread is in: waiting for data, forward, backward, optimizer, "
-            "communication or other"},
-    {.name = "phase_sec",
-     .type = PROBING_F64,
-     .unit = PROBING_SECONDS,
-     .doc = "how long it has been in this phase"},
-    {.name = "rss_bytes",
-     .type = PROBING_I64,
-     .unit = PROBING_BYTES,
-     .doc = "resident memory of the process"},
-    {.name = "rss_before_bytes",
-     .type = PROBING_I64,
-     .unit = PROBING_BYTES,
-     .doc = "least private memory (RssAnon, VmSwap) in the older half of the time that was "
-            "observed, without probing's heap and what torch's profiler took for it"},
-    {.name = "rss_after_bytes",
-     .type = PROBING_I64,
-     .unit = PROBING_BYTES,
-     .doc = "likewise in the newer half: memory that the process does not give back"},
-    {.name = "rss_span_sec",
-     .type = PROBING_F64,
-     .unit = PROBING_SECONDS,
-     .doc = "time from the middle of the older half to the middle of the newer half"},
+    PROBING_I64_COLUMN(
+        "tid", PROBING_PLAIN,
+        "thread that ended a step last; before that, the first that called a module"),
+    PROBING_I64_COLUMN("steps", PROBING_COUNT, "number of steps that have ended"),
+    PROBING_F64_COLUMN("step_sec", PROBING_SECONDS,
+                       "time since the last step ended; NULL: none has ended"),
+    PROBING_STR_COLUMN(
+        "phase", "phase that the thread is in: waiting for data, forward, backward, optimizer, "
+                 "communication or other"),
+    PROBING_F64_COLUMN("phase_sec", PROBING_SECONDS, "how long it has been in this phase"),
+    PROBING_I64_COLUMN("rss_bytes", PROBING_BYTES, "resident memory of the process"),
+    PROBING_I64_COLUMN(
+        "rss_before_bytes", PROBING_BYTES,
+        "least private memory (RssAnon, VmSwap) in the older half of the time that was "
+        "observed, without probing's heap and what torch's profiler took for it"),
+    PROBING_I64_COLUMN("rss_after_bytes", PROBING_BYTES,
+                       "likewise in the newer half: memory that the process does not give back"),
+    PROBING_F64_COLUMN("rss_span_sec", PROBING_SECONDS,
+                       "time from the middle of the older half to the middle of the newer half"),
 };
 
 int64_t loop_rss(void)

@@ -18,18 +18,13 @@ enum { COL_FUNC = N_COORDINATES, COL_NAME, COL_TYPE, COL_VALUE_F64, N_VARIABLES 
 
 static const struct probing_column columns[N_VARIABLES] = {
     COORDINATE_COLUMNS,
-    {.name = "func",
-     .type = PROBING_STR,
-     .doc = "function that the variable belongs to, or a module"},
-    {.name = "name",
-     .type = PROBING_STR,
-     .doc =
-         "name as in torch.variables; a tensor with several numbers has .min, .max, .mean, .norm "
-         "and .nan"},
-    {.name = "value_type",
-     .type = PROBING_STR,
-     .doc = "class of the value; NULL: the value was not read"},
-    {.name = "value_f64", .type = PROBING_F64, .doc = "value, if it is a number"},
+    PROBING_STR_COLUMN("func", "function that the variable belongs to, or a module"),
+    PROBING_STR_COLUMN(
+        "name",
+        "name as in torch.variables; a tensor with several numbers has .min, .max, .mean, .norm "
+        "and .nan"),
+    PROBING_STR_COLUMN("value_type", "class of the value; NULL: the value was not read"),
+    PROBING_F64_COLUMN("value_f64", PROBING_PLAIN, "value, if it is a number"),
 };
 
 const struct probing_table_desc variables_table = PROBING_TEXT_TABLE(
