@@ -51,10 +51,7 @@ void memory_find(void)
 void memory_forget(void)
 {
     PyObject **held[] = {&known.cuda, &known.stats, &known.which, &known.initialized};
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        python.api.Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
+    object_drop_all(held, PROBING_LENGTH(held));
 }
 
 int memory_device(void)

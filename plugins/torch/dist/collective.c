@@ -472,21 +472,12 @@ void comm_forget(void)
 
 static void describe_wait(const struct pending *p, struct comm_wait *ret)
 {
-    const struct comm_about *a = &p->about;
     *ret = (struct comm_wait){.op = p->op,
-                              .rank = a->rank,
-                              .size = a->size,
-                              .job_rank = a->job_rank,
-                              .src = a->src,
-                              .dst = a->dst,
-                              .tag = a->tag,
-                              .seq = a->seq,
+                              .about = p->about,
                               .step = p->row[COL_LOCAL_STEP].i,
-                              .ranks = a->ranks,
                               .tid = p->tid,
                               .begin_ns = p->begin_ns,
                               .waits_ns = p->waits_ns};
-    memcpy(ret->group, a->group, sizeof(ret->group));
 }
 
 uint32_t comm_waits(struct comm_wait *ret)

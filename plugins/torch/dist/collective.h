@@ -72,11 +72,9 @@ PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
 
 struct comm_wait { /* an operation of a process group that has not ended */
     const char *op;
-    char group[COMM_GROUP_BYTES];
-    int64_t rank, size, seq, step, tid;
-    int64_t job_rank, src, dst, tag; /* as in struct comm_about */
-    uint64_t ranks;                  /* interned */
-    uint64_t begin_ns, waits_ns;     /* waits_ns: since when somebody waits; 0: nobody does */
+    struct comm_about about;
+    int64_t step, tid;
+    uint64_t begin_ns, waits_ns; /* waits_ns: since when somebody waits; 0: nobody does */
 };
 /* Give the operations that have begun and not ended; ret: COMM_WAITS_MAX of them. */
 uint32_t comm_waits(struct comm_wait *ret);

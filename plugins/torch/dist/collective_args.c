@@ -359,8 +359,5 @@ void comm_about_forget(void)
         types[i] = (struct type){.object = NULL};
         py->Py_DecRef(object);
     }
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        py->Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
+    object_drop_all(held, PROBING_LENGTH(held));
 }

@@ -220,10 +220,7 @@ void comm_functional_find(void)
 void comm_functional_forget(void)
 {
     PyObject **held[] = {&known.group_class, &known.resolve, &known.modes, &known.storage};
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        python.api.Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
+    object_drop_all(held, PROBING_LENGTH(held));
     while (n_operators)
         tell_jit(operators[--n_operators].hook, NULL);
     found = false;

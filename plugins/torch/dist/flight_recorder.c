@@ -17,35 +17,11 @@
 
 #define KEPT 256 /* records of a snapshot: the newest */
 
-enum kind { NUMBER, TEXT, TIME }; /* TIME: a number, 0 when it was not seen */
-enum { GROUP = 2, SEQ = 3, OP = 6, STATE = 7, CREATED = 12, RETIRED = 17 }; /* of `fields` */
-static const struct field {
-    const char *name, *key;
-    enum kind kind;
-} fields[] = {
-    {"record_id", "record_id", NUMBER},
-    {"pg_id", "pg_id", NUMBER},
-    {"process_group", "process_group", TEXT},
-    {"collective_seq_id", "collective_seq_id", NUMBER},
-    {"p2p_seq_id", "p2p_seq_id", NUMBER},
-    {"op_id", "op_id", NUMBER},
-    {"profiling_name", "profiling_name", TEXT},
-    {"state", "state", TEXT},
-    {"input_sizes", "input_sizes", TEXT},
-    {"input_dtypes", "input_dtypes", TEXT},
-    {"output_sizes", "output_sizes", TEXT},
-    {"output_dtypes", "output_dtypes", TEXT},
-    {"time_created_ns", "time_created_ns", NUMBER},
-    {"time_started_ns", "time_discovered_started_ns", TIME},
-    {"time_completed_ns", "time_discovered_completed_ns", TIME},
-    {"timeout_ms", "timeout_ms", NUMBER},
-    {"is_p2p", "is_p2p", TEXT},
-    {"retired", "retired", TEXT},
-    {"thread_name", "thread_name", TEXT},
-};
-#define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
+/* Columns of a record, by their numbers. */
+enum { GROUP = 2, SEQ = 3, OP = 6, STATE = 7, CREATED = 12, STARTED, COMPLETED, RETIRED = 17 };
+#define N_FIELDS (PROBING_LENGTH(columns) - 1)
 
-static const struct probing_column columns[N_FIELDS + 1] = {
+static const struct probing_column columns[] = {
     PROBING_I64_COLUMN("snapshot", PROBING_PLAIN, "number, as in python.comm_stuck"),
     PROBING_I64_COLUMN("record_id", PROBING_PLAIN, "number of the record"),
     PROBING_I64_COLUMN("pg_id", PROBING_PLAIN, "number of the process group"),
@@ -73,6 +49,19 @@ static const struct probing_column columns[N_FIELDS + 1] = {
     PROBING_STR_COLUMN("retired", "true: torch no longer watches it"),
     PROBING_STR_COLUMN("thread_name", "name of the thread that started it"),
 };
+
+static bool is_text(size_t field)
+{
+    return columns[1 + field].type == PROBING_STR;
+}
+
+/* Torch's name for a column. */
+static const char *key_of(size_t field)
+{
+    return field == STARTED     ? "time_discovered_started_ns"
+           : field == COMPLETED ? "time_discovered_completed_ns"
+                                : columns[1 + field].name;
+}
 
 struct dump {
     char *text; /* owned */
@@ -129,14 +118,15 @@ static const char *skip_value(const char *p)
     return NULL;
 }
 
-static void take_value(const struct field *f, const char *begin, const char *end,
-                       union probing_cell *cell, char *room)
+static void take_value(size_t field, const char *begin, const char *end, union probing_cell *cell,
+                       char *room)
 {
-    if (f->kind != TEXT) {
+    if (!is_text(field)) {
         int64_t n = 0;
         for (; begin < end && *begin >= '0' && *begin <= '9' && n < INT64_MAX / 10 - 9; begin++)
             n = n * 10 + (*begin - '0');
-        cell->i = begin == end && (n || f->kind != TIME) ? n : PROBING_NULL_I64;
+        bool seen = n || (field != STARTED && field != COMPLETED);
+        cell->i = begin == end && seen ? n : PROBING_NULL_I64;
         return;
     }
     size_t n = (size_t)(end - begin);
@@ -159,9 +149,9 @@ static const char *read_record(const char *p, union probing_cell *cells, char (*
         if (!end)
             return NULL;
         for (size_t i = 0; i < N_FIELDS; i++)
-            if (strlen(fields[i].key) == (size_t)(colon - key) &&
-                strncmp(fields[i].key, key, (size_t)(colon - key)) == 0)
-                take_value(&fields[i], colon + 2, end, &cells[i], rooms[i]);
+            if (strlen(key_of(i)) == (size_t)(colon - key) &&
+                strncmp(key_of(i), key, (size_t)(colon - key)) == 0)
+                take_value(i, colon + 2, end, &cells[i], rooms[i]);
         if (*end != ',')
             return end;
         p = end + 1;
@@ -180,10 +170,7 @@ static int each_record(const char *text, int (*fn)(void *arg, const union probin
     while (p && *p == '{' && rc == 0) {
         union probing_cell cells[N_FIELDS];
         for (size_t i = 0; i < N_FIELDS; i++)
-            if (fields[i].kind != TEXT)
-                cells[i].i = PROBING_NULL_I64;
-            else
-                cells[i].s = NULL;
+            cells[i] = is_text(i) ? probing_str(NULL) : probing_i64(PROBING_NULL_I64);
         p = read_record(p + 1, cells, rooms);
         if (p && *p == '}')
             rc = fn(arg, cells);
@@ -261,7 +248,7 @@ static int keep_one(void *arg, const union probing_cell *cells)
         return 0;
     for (size_t i = 0; i < N_FIELDS; i++) {
         row[i + 1] = cells[i];
-        if (fields[i].kind == TEXT)
+        if (is_text(i))
             row[i + 1].u = probing_intern_text(torch_state.host, cells[i].s);
     }
     k->n++;

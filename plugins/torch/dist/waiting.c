@@ -97,12 +97,12 @@ static int emit_found(struct probing_rows *out, const void *found)
         if (w->waits_ns)
             waits.f = probing_seconds(torch_state.now() - w->waits_ns);
         union probing_cell cells[] = {{.s = w->op},
-                                      {.s = w->group[0] ? w->group : NULL},
-                                      {.i = w->job_rank},
-                                      {.i = w->src},
-                                      {.i = w->dst},
-                                      {.i = w->tag},
-                                      {.i = w->seq},
+                                      {.s = w->about.group[0] ? w->about.group : NULL},
+                                      {.i = w->about.job_rank},
+                                      {.i = w->about.src},
+                                      {.i = w->about.dst},
+                                      {.i = w->about.tag},
+                                      {.i = w->about.seq},
                                       {.i = w->step},
                                       {.i = (int64_t)w->begin_ns},
                                       {.i = w->tid},

@@ -87,18 +87,22 @@ static void report_stuck(const struct comm_wait *w, double wait_sec, int64_t rec
 {
     const struct probing_host *h = torch_state.host;
     char text[TEXT_BYTES];
-    union probing_cell row[N_STUCK] = {
-        [COL_OP] = {.u = object_intern(w->op)},  [COL_GROUP_NAME] = {.u = object_intern(w->group)},
-        [COL_GROUP_RANK] = {.i = w->rank},       [COL_GROUP_SIZE] = {.i = w->size},
-        [COL_RANKS] = {.u = w->ranks},           [COL_GROUP_SEQ] = {.i = w->seq},
-        [COL_WAIT_SEC] = {.f = wait_sec},        [COL_WAITER] = {.i = w->tid},
-        [COL_SNAPSHOT] = {.i = state.snapshots}, [COL_RECORDS] = {.i = records}};
+    union probing_cell row[N_STUCK] = {[COL_OP] = {.u = object_intern(w->op)},
+                                       [COL_GROUP_NAME] = {.u = object_intern(w->about.group)},
+                                       [COL_GROUP_RANK] = {.i = w->about.rank},
+                                       [COL_GROUP_SIZE] = {.i = w->about.size},
+                                       [COL_RANKS] = {.u = w->about.ranks},
+                                       [COL_GROUP_SEQ] = {.i = w->about.seq},
+                                       [COL_WAIT_SEC] = {.f = wait_sec},
+                                       [COL_WAITER] = {.i = w->tid},
+                                       [COL_SNAPSHOT] = {.i = state.snapshots},
+                                       [COL_RECORDS] = {.i = records}};
     coordinates_of(w->step, row);
     (void)h->append(dist.stuck, now_ns, row, N_STUCK, NULL, 0);
     (void)snprintf(text, sizeof(text),
                    "torch: %s of group %s has waited for %.0f s; `probing torch` shows the ranks "
                    "that have not joined",
-                   w->op, w->group[0] ? w->group : "without a name", wait_sec);
+                   w->op, w->about.group[0] ? w->about.group : "without a name", wait_sec);
     h->log(h, PROBING_WARN, text);
 }
 
@@ -122,12 +126,13 @@ static double find_stuck(struct question *q, uint64_t now_ns, uint64_t limit_ns,
     if (!room->created_ns || utc_ns <= room->created_ns + limit_ns)
         return 0;
     q->wait = (struct comm_wait){.op = room->op,
-                                 .rank = PROBING_NULL_I64,
-                                 .size = PROBING_NULL_I64,
-                                 .seq = room->seq,
+                                 .about = {.rank = PROBING_NULL_I64,
+                                           .size = PROBING_NULL_I64,
+                                           .seq = room->seq,
+                                           .ranks = PROBING_NULL_ID},
                                  .step = (int64_t)__atomic_load_n(&steps.step, __ATOMIC_RELAXED),
                                  .tid = PROBING_NULL_I64};
-    memcpy(q->wait.group, room->group, sizeof(q->wait.group));
+    memcpy(q->wait.about.group, room->group, sizeof(q->wait.about.group));
     return probing_seconds(utc_ns - room->created_ns);
 }
 

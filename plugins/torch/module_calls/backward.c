@@ -368,10 +368,7 @@ void backward_forget(void)
 {
     PyObject **held[] = {&known.inside, &known.queue, &known.first,  &known.last,
                          &known.before, &known.after, &known.remove, &known.grad_fn};
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        python.api.Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
+    object_drop_all(held, PROBING_LENGTH(held));
     graph_forget();
 }
 

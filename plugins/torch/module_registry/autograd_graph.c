@@ -7,6 +7,7 @@
  * A walk ends early at the first node of a forward, for nothing can be older: most do.
  */
 #include "module_registry/autograd_graph.h"
+#include "python/pyobject.h"
 
 #include <stdlib.h>
 
@@ -181,10 +182,7 @@ bool graph_find(void)
 void graph_forget(void)
 {
     PyObject **held[] = {&known.number, &known.grad_fn, &known.order, &known.next};
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        python.api.Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
+    object_drop_all(held, PROBING_LENGTH(held));
     if (walk && walk->busy) /* stop() came in the middle: one of it is left for ever */
         walk = NULL;
     free(walk);

@@ -106,6 +106,15 @@ int64_t object_number_in(PyObject *dict, const char *name)
     return object_number(value);
 }
 
+void object_drop_all(PyObject **const *held, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        PyObject *object = *held[i];
+        *held[i] = NULL;
+        python.api.Py_DecRef(object);
+    }
+}
+
 void object_text(PyObject *value, char *room, size_t size)
 {
     struct cpython *py = &python.api;

@@ -34,6 +34,8 @@ int64_t object_ask(PyObject *object, const char *method);
 PyObject *object_item(PyObject *dict, const char *name);
 /* The whole number that it has there. */
 int64_t object_number_in(PyObject *dict, const char *name);
+/* Give up n references, and let what held them be NULL. */
+void object_drop_all(PyObject **const *held, size_t n);
 /* str(value), cut; "" of None.  Takes the reference. */
 void object_text(PyObject *value, char *room, size_t size);
 /* Interned; PROBING_NULL_ID of "" and of NULL.                                            [any] */

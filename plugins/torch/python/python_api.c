@@ -98,8 +98,5 @@ void python_drop_torch(void)
     PyObject **held[] = {&s->module_class,    &s->parameter_class, &s->tensor_class,
                          &s->optimizer_class, &s->grad_enabled,    &s->forward_code,
                          &s->text_modules,    &s->text_parameters, &s->text_training};
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        s->api.Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
+    object_drop_all(held, PROBING_LENGTH(held));
 }

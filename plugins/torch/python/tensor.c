@@ -76,10 +76,7 @@ void tensor_forget(void)
     PyObject **held[] = {&known.numel,   &known.is_contiguous, &known.data_ptr, &known.strides,
                          &known.is_cpu,  &known.dtype,         &known.shape,    &known.modes,
                          &known.disable, &known.tracing,       &known.offset};
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        python.api.Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
+    object_drop_all(held, PROBING_LENGTH(held));
     for (int i = 0; i < N_KINDS; i++) {
         python.api.Py_DecRef(kinds[i]);
         kinds[i] = NULL;

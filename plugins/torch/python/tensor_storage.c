@@ -54,10 +54,7 @@ void storage_forget(void)
                          &known.numel,   &known.is_view, &known.is_cpu, &known.is_cuda,
                          &known.is_leaf, &known.device,  &known.dtype,  &known.shape,
                          &known.grad_fn};
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        python.api.Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
+    object_drop_all(held, PROBING_LENGTH(held));
 }
 
 /* The whole number that a function of torch's gives of a tensor; below 0: none. */
