@@ -6,7 +6,8 @@
  * compact protocol.
  *
  *     "PAR1"
- *     for each column: a page's head (Thrift), and compressed by snappy, which all readers know:
+ *     for each group of rows, and each column of it: a page's head (Thrift), and compressed by
+ *                      snappy, which all readers know:
  *                      u32 size, bits which values are there (runs), values
  *     what is where (Thrift: FileMetaData), its size as u32, "PAR1"
  */
@@ -32,6 +33,25 @@ enum { LOGICAL_STRING = 1, LOGICAL_DATE = 6, LOGICAL_TIMESTAMP = 8, UNIT_NANOS =
 /* Thrift's compact types. */
 enum { T_TRUE = 1, T_FALSE = 2, T_I32 = 5, T_I64 = 6, T_BYTES = 8, T_LIST = 9, T_STRUCT = 12 };
 
+/* Where a column of a group stands in the file. */
+struct chunk {
+    uint64_t at;
+    size_t size, plain; /* plain: its size before it was compressed */
+};
+
+struct group {
+    struct group *next;
+    uint32_t n_rows;
+    struct chunk chunks[]; /* one a column */
+};
+
+struct parquet_file {
+    const struct sql_column *columns;
+    uint32_t n_columns, n_groups;
+    uint64_t n_rows, size; /* of the file so far */
+    struct group *first, **last;
+};
+
 /* ---- Thrift ---- */
 
 #define DEPTH 8
@@ -48,7 +68,7 @@ static void add_varint(struct buf *b, uint64_t v)
     (void)buf_addc(b, (char)v);
 }
 
-static void field(struct thrift *t, int id, int type)
+static void begin_field(struct thrift *t, int id, int type)
 {
     int *last = &t->last[t->depth];
 
@@ -56,22 +76,22 @@ static void field(struct thrift *t, int id, int type)
     *last = id;
 }
 
-static void number(struct thrift *t, int id, int type, int64_t v)
+static void add_number(struct thrift *t, int id, int type, int64_t v)
 {
-    field(t, id, type);
+    begin_field(t, id, type);
     add_varint(t->out, (uint64_t)v << 1 ^ (uint64_t)(v >> 63));
 }
 
-static void text(struct thrift *t, int id, const char *s)
+static void add_name(struct thrift *t, int id, const char *s)
 {
-    field(t, id, T_BYTES);
+    begin_field(t, id, T_BYTES);
     add_varint(t->out, strlen(s));
     (void)buf_adds(t->out, s);
 }
 
-static void list(struct thrift *t, int id, int type, uint32_t n)
+static void begin_list(struct thrift *t, int id, int type, uint32_t n)
 {
-    field(t, id, T_LIST);
+    begin_field(t, id, T_LIST);
     if (n < 15) {
         (void)buf_addc(t->out, (char)(n << 4 | (unsigned)type));
         return;
@@ -80,15 +100,15 @@ static void list(struct thrift *t, int id, int type, uint32_t n)
     add_varint(t->out, n);
 }
 
-/* id 0: an item of a list. */
-static void begin(struct thrift *t, int id)
+/* Field 0 is an item of a list. */
+static void begin_struct(struct thrift *t, int id)
 {
     if (id > 0)
-        field(t, id, T_STRUCT);
+        begin_field(t, id, T_STRUCT);
     t->last[++t->depth] = 0;
 }
 
-static void end(struct thrift *t)
+static void end_struct(struct thrift *t)
 {
     (void)buf_addc(t->out, 0);
     t->depth--;
@@ -96,7 +116,7 @@ static void end(struct thrift *t)
 
 /* ---- a column's values ---- */
 
-static int type_of(enum sql_type t)
+static int stored_type(enum sql_type t)
 {
     switch (t) {
     case SQL_BOOL:
@@ -143,7 +163,7 @@ static void add_value(struct buf *b, struct bits *bits, enum sql_type type,
 {
     uint64_t word;
 
-    switch (type_of(type)) {
+    switch (stored_type(type)) {
     case TYPE_BOOL:
         add_bit(b, bits, v->boolean);
         return;
@@ -194,7 +214,8 @@ static void add_presence(struct buf *b, const struct parquet_rows *rows, uint32_
     buf_done(&runs);
 }
 
-static void add_page(struct buf *page, const struct parquet_rows *rows, uint32_t column)
+static void add_page(struct buf *page, const struct parquet_rows *rows, uint32_t column,
+                     enum sql_type type)
 {
     struct bits bits = {.n = 0};
     struct sql_value v;
@@ -203,42 +224,39 @@ static void add_page(struct buf *page, const struct parquet_rows *rows, uint32_t
     for (uint32_t i = 0; i < rows->n_rows && !page->failed; i++) {
         rows->value(rows->arg, i, column, &v);
         if (v.type != SQL_NULL)
-            add_value(page, &bits, rows->columns[column].type, &v);
+            add_value(page, &bits, type, &v);
     }
     if (bits.n > 0)
         (void)buf_addc(page, (char)bits.byte);
 }
 
-/* ---- the file ---- */
+/* ---- a group of rows ---- */
 
-struct chunk {
-    size_t at, size, plain; /* plain: its size before it was compressed */
-};
-
-static int add_column(const struct parquet_rows *rows, uint32_t column, struct buf *ret,
-                      struct chunk *chunk)
+/* Adds a column's page; chunk->at is its place in `ret`. */
+static int add_column(const struct parquet_rows *rows, uint32_t column, enum sql_type type,
+                      struct buf *ret, struct chunk *chunk)
 {
     struct thrift t = {.out = ret};
     struct buf page, packed;
 
     buf_init(&page, ret->max < INT32_MAX ? ret->max : INT32_MAX);
     buf_init(&packed, page.max);
-    add_page(&page, rows, column);
+    add_page(&page, rows, column, type);
     if (page.failed == 0)
         (void)snappy_add(&packed, page.data, page.size);
     const size_t plain = page.size;
     int failed = page.failed ? page.failed : packed.failed;
     buf_done(&page); /* before a third copy of it is made */
     chunk->at = ret->size;
-    number(&t, 1, T_I32, 0); /* DATA_PAGE */
-    number(&t, 2, T_I32, (int64_t)plain);
-    number(&t, 3, T_I32, (int64_t)packed.size);
-    begin(&t, 5);
-    number(&t, 1, T_I32, rows->n_rows);
-    number(&t, 2, T_I32, ENCODING_PLAIN);
-    number(&t, 3, T_I32, ENCODING_RLE);
-    number(&t, 4, T_I32, ENCODING_RLE);
-    end(&t);
+    add_number(&t, 1, T_I32, 0); /* DATA_PAGE */
+    add_number(&t, 2, T_I32, (int64_t)plain);
+    add_number(&t, 3, T_I32, (int64_t)packed.size);
+    begin_struct(&t, 5);
+    add_number(&t, 1, T_I32, rows->n_rows);
+    add_number(&t, 2, T_I32, ENCODING_PLAIN);
+    add_number(&t, 3, T_I32, ENCODING_RLE);
+    add_number(&t, 4, T_I32, ENCODING_RLE);
+    end_struct(&t);
     (void)buf_addc(ret, 0);
     chunk->plain = ret->size - chunk->at + plain;
     (void)buf_add(ret, packed.data, packed.size);
@@ -250,107 +268,152 @@ static int add_column(const struct parquet_rows *rows, uint32_t column, struct b
 static void add_logical(struct thrift *t, enum sql_type type)
 {
     if (type == SQL_TEXT || type == SQL_CALENDAR || type == SQL_NULL) {
-        number(t, 6, T_I32, CONVERTED_UTF8);
-        begin(t, 10);
-        begin(t, LOGICAL_STRING);
-        end(t);
-        end(t);
+        add_number(t, 6, T_I32, CONVERTED_UTF8);
+        begin_struct(t, 10);
+        begin_struct(t, LOGICAL_STRING);
+        end_struct(t);
+        end_struct(t);
     } else if (type == SQL_DATE) {
-        number(t, 6, T_I32, CONVERTED_DATE);
-        begin(t, 10);
-        begin(t, LOGICAL_DATE);
-        end(t);
-        end(t);
+        add_number(t, 6, T_I32, CONVERTED_DATE);
+        begin_struct(t, 10);
+        begin_struct(t, LOGICAL_DATE);
+        end_struct(t);
+        end_struct(t);
     } else if (type == SQL_TIMESTAMP) {
-        begin(t, 10);
-        begin(t, LOGICAL_TIMESTAMP);
-        field(t, 1, T_TRUE); /* in UTC */
-        begin(t, 2);
-        begin(t, UNIT_NANOS);
-        end(t);
-        end(t);
-        end(t);
-        end(t);
+        begin_struct(t, 10);
+        begin_struct(t, LOGICAL_TIMESTAMP);
+        begin_field(t, 1, T_TRUE); /* in UTC */
+        begin_struct(t, 2);
+        begin_struct(t, UNIT_NANOS);
+        end_struct(t);
+        end_struct(t);
+        end_struct(t);
+        end_struct(t);
     }
 }
 
-static void add_schema(struct thrift *t, const struct parquet_rows *rows)
+static void add_schema(struct thrift *t, const struct parquet_file *f)
 {
-    list(t, 2, T_STRUCT, rows->n_columns + 1);
-    begin(t, 0);
-    text(t, 4, "schema");
-    number(t, 5, T_I32, rows->n_columns);
-    end(t);
-    for (uint32_t i = 0; i < rows->n_columns; i++) {
-        begin(t, 0);
-        number(t, 1, T_I32, type_of(rows->columns[i].type));
-        number(t, 3, T_I32, 1); /* OPTIONAL */
-        text(t, 4, rows->columns[i].name);
-        add_logical(t, rows->columns[i].type);
-        end(t);
+    begin_list(t, 2, T_STRUCT, f->n_columns + 1);
+    begin_struct(t, 0);
+    add_name(t, 4, "schema");
+    add_number(t, 5, T_I32, f->n_columns);
+    end_struct(t);
+    for (uint32_t i = 0; i < f->n_columns; i++) {
+        begin_struct(t, 0);
+        add_number(t, 1, T_I32, stored_type(f->columns[i].type));
+        add_number(t, 3, T_I32, 1); /* OPTIONAL */
+        add_name(t, 4, f->columns[i].name);
+        add_logical(t, f->columns[i].type);
+        end_struct(t);
     }
 }
 
-static void add_chunk(struct thrift *t, const struct parquet_rows *rows, uint32_t i,
+static void add_chunk(struct thrift *t, const struct sql_column *column, uint32_t n_rows,
                       const struct chunk *chunk)
 {
-    begin(t, 0);
-    number(t, 2, T_I64, (int64_t)chunk->at);
-    begin(t, 3);
-    number(t, 1, T_I32, type_of(rows->columns[i].type));
-    list(t, 2, T_I32, 2);
+    begin_struct(t, 0);
+    add_number(t, 2, T_I64, (int64_t)chunk->at);
+    begin_struct(t, 3);
+    add_number(t, 1, T_I32, stored_type(column->type));
+    begin_list(t, 2, T_I32, 2);
     add_varint(t->out, ENCODING_PLAIN << 1);
     add_varint(t->out, ENCODING_RLE << 1);
-    list(t, 3, T_BYTES, 1);
-    add_varint(t->out, strlen(rows->columns[i].name));
-    (void)buf_adds(t->out, rows->columns[i].name);
-    number(t, 4, T_I32, CODEC_SNAPPY);
-    number(t, 5, T_I64, rows->n_rows);
-    number(t, 6, T_I64, (int64_t)chunk->plain);
-    number(t, 7, T_I64, (int64_t)chunk->size);
-    number(t, 9, T_I64, (int64_t)chunk->at);
-    end(t);
-    end(t);
+    begin_list(t, 3, T_BYTES, 1);
+    add_varint(t->out, strlen(column->name));
+    (void)buf_adds(t->out, column->name);
+    add_number(t, 4, T_I32, CODEC_SNAPPY);
+    add_number(t, 5, T_I64, n_rows);
+    add_number(t, 6, T_I64, (int64_t)chunk->plain);
+    add_number(t, 7, T_I64, (int64_t)chunk->size);
+    add_number(t, 9, T_I64, (int64_t)chunk->at);
+    end_struct(t);
+    end_struct(t);
 }
 
-static void add_footer(const struct parquet_rows *rows, const struct chunk *chunks, struct buf *ret)
+static void add_group(struct thrift *t, const struct parquet_file *f, const struct group *g)
 {
-    struct thrift t = {.out = ret};
-    size_t at = ret->size, bytes = 0;
+    size_t plain = 0;
 
-    for (uint32_t i = 0; i < rows->n_columns; i++)
-        bytes += chunks[i].plain; /* as the format has it: of the uncompressed */
-    number(&t, 1, T_I32, 2);      /* version */
-    add_schema(&t, rows);
-    number(&t, 3, T_I64, rows->n_rows);
-    list(&t, 4, T_STRUCT, 1);
-    begin(&t, 0);
-    list(&t, 1, T_STRUCT, rows->n_columns);
-    for (uint32_t i = 0; i < rows->n_columns; i++)
-        add_chunk(&t, rows, i, &chunks[i]);
-    number(&t, 2, T_I64, (int64_t)bytes);
-    number(&t, 3, T_I64, rows->n_rows);
-    end(&t);
-    text(&t, 6, "probing");
-    (void)buf_addc(ret, 0);
-    add_fixed(ret, ret->size - at, 4);
-    (void)buf_adds(ret, MAGIC);
-}
-
-int parquet_file(const struct parquet_rows *rows, struct buf *ret)
-{
-    struct chunk *chunks = calloc(rows->n_columns > 0 ? rows->n_columns : 1, sizeof(*chunks));
-    int rc = chunks == NULL ? -ENOMEM : buf_adds(ret, MAGIC);
-
-    for (uint32_t i = 0; i < rows->n_columns && rc == 0; i++)
-        rc = add_column(rows, i, ret, &chunks[i]);
-    if (rc == 0) {
-        add_footer(rows, chunks, ret);
-        rc = ret->failed;
+    begin_struct(t, 0);
+    begin_list(t, 1, T_STRUCT, f->n_columns);
+    for (uint32_t i = 0; i < f->n_columns; i++) {
+        add_chunk(t, &f->columns[i], g->n_rows, &g->chunks[i]);
+        plain += g->chunks[i].plain; /* as the format has it: of the uncompressed */
     }
-    free(chunks);
+    add_number(t, 2, T_I64, (int64_t)plain);
+    add_number(t, 3, T_I64, g->n_rows);
+    end_struct(t);
+}
+
+/* ---- the file ---- */
+
+/* The reason of what did not go into `out`. */
+static int fail_parquet(int rc, const struct buf *out)
+{
     return rc == 0 ? 0
            : rc == -ENOBUFS
-               ? err_set(-EFBIG, "a Parquet file would be longer than %zu bytes", ret->max)
+               ? err_set(-EFBIG, "a Parquet file would be longer than %zu bytes", out->max)
                : err_set(-ENOMEM, "no memory for a Parquet file");
+}
+
+int parquet_begin(const struct sql_column *columns, uint32_t n_columns, struct buf *out,
+                  struct parquet_file **ret)
+{
+    struct parquet_file *f = calloc(1, sizeof(*f));
+
+    if (f == NULL)
+        return fail_parquet(-ENOMEM, out);
+    *f = (struct parquet_file){
+        .columns = columns, .n_columns = n_columns, .size = sizeof(MAGIC) - 1, .last = &f->first};
+    *ret = f;
+    return fail_parquet(buf_adds(out, MAGIC), out);
+}
+
+void parquet_free(struct parquet_file *f)
+{
+    while (f != NULL && f->first != NULL) {
+        struct group *g = f->first;
+        f->first = g->next;
+        free(g);
+    }
+    free(f);
+}
+
+int parquet_add_rows(struct parquet_file *f, const struct parquet_rows *rows, struct buf *out)
+{
+    struct group *g = calloc(1, sizeof(*g) + f->n_columns * sizeof(*g->chunks));
+    const size_t begin = out->size;
+    int rc = g != NULL ? 0 : -ENOMEM;
+
+    if (g != NULL) {
+        g->n_rows = rows->n_rows;
+        *f->last = g;
+        f->last = &g->next;
+    }
+    for (uint32_t i = 0; i < f->n_columns && rc == 0; i++) {
+        rc = add_column(rows, i, f->columns[i].type, out, &g->chunks[i]);
+        g->chunks[i].at += f->size - begin;
+    }
+    f->size += out->size - begin;
+    f->n_rows += rows->n_rows;
+    f->n_groups++;
+    return fail_parquet(rc, out);
+}
+
+int parquet_end(const struct parquet_file *f, struct buf *out)
+{
+    struct thrift t = {.out = out};
+    const size_t begin = out->size;
+
+    add_number(&t, 1, T_I32, 2); /* version */
+    add_schema(&t, f);
+    add_number(&t, 3, T_I64, (int64_t)f->n_rows);
+    begin_list(&t, 4, T_STRUCT, f->n_groups);
+    for (const struct group *g = f->first; g != NULL; g = g->next)
+        add_group(&t, f, g);
+    add_name(&t, 6, "probing");
+    (void)buf_addc(out, 0);
+    add_fixed(out, out->size - begin, 4);
+    return fail_parquet(buf_adds(out, MAGIC), out);
 }

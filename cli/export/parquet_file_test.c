@@ -15,11 +15,16 @@
 #include "tests/fail_alloc.h"
 #include "tests/test.h"
 
+static const struct sql_column columns[] = {
+    {"b", SQL_BOOL, 0, ""},   {"i", SQL_INT, 0, ""},      {"d", SQL_DOUBLE, 0, ""},
+    {"t", SQL_TEXT, 0, ""},   {"x", SQL_BLOB, 0, ""},     {"ts", SQL_TIMESTAMP, 0, ""},
+    {"day", SQL_DATE, 0, ""}, {"n", SQL_INTERVAL, 0, ""}, {"c", SQL_CALENDAR, 0, ""}};
+
 static void value(void *arg, uint32_t row, uint32_t column, struct sql_value *ret)
 {
-    const struct parquet_rows *rows = arg;
-    enum sql_type t = rows->columns[column].type;
+    enum sql_type t = columns[column].type;
 
+    (void)arg;
     *ret = (struct sql_value){.type = row == 1 ? SQL_NULL : t};
     if (t == SQL_TEXT || t == SQL_BLOB) {
         ret->text.data = "ab";
@@ -32,17 +37,18 @@ static void value(void *arg, uint32_t row, uint32_t column, struct sql_value *re
         ret->integer = t == SQL_DATE ? -DAY_NS : 7;
 }
 
-static const struct sql_column columns[] = {
-    {"b", SQL_BOOL, 0, ""},   {"i", SQL_INT, 0, ""},      {"d", SQL_DOUBLE, 0, ""},
-    {"t", SQL_TEXT, 0, ""},   {"x", SQL_BLOB, 0, ""},     {"ts", SQL_TIMESTAMP, 0, ""},
-    {"day", SQL_DATE, 0, ""}, {"n", SQL_INTERVAL, 0, ""}, {"c", SQL_CALENDAR, 0, ""}};
-
 static int make(uint32_t n_columns, uint32_t n_rows, size_t max, struct buf *ret)
 {
-    struct parquet_rows rows = {columns, n_columns, n_rows, value, NULL};
-    rows.arg = &rows;
+    const struct parquet_rows rows = {n_rows, value, NULL};
+    struct parquet_file *f = NULL;
     buf_init(ret, max);
-    return parquet_file(&rows, ret);
+    int rc = parquet_begin(columns, n_columns, ret, &f);
+    if (rc == 0)
+        rc = parquet_add_rows(f, &rows, ret);
+    if (rc == 0)
+        rc = parquet_end(f, ret);
+    parquet_free(f);
+    return rc;
 }
 
 static bool has(const struct buf *b, const void *bytes, size_t size)
@@ -78,6 +84,35 @@ TEST(nothing_and_much)
     buf_done(&out);
 }
 
+/* What the caller has taken out of the buffer counts for the places of what follows. */
+TEST(groups_are_the_same_whether_the_buffer_is_emptied_between_them)
+{
+    const struct parquet_rows rows = {3, value, NULL};
+    struct parquet_file *whole = NULL, *parts = NULL;
+    struct buf all, part, together;
+
+    buf_init(&all, 1 << 20);
+    buf_init(&part, 1 << 20);
+    buf_init(&together, 1 << 20);
+    CHECK_INT(parquet_begin(columns, 9, &all, &whole), 0);
+    CHECK_INT(parquet_begin(columns, 9, &part, &parts), 0);
+    for (int i = 0; i < 20; i++) {
+        CHECK_INT(parquet_add_rows(whole, &rows, &all), 0);
+        CHECK_INT(parquet_add_rows(parts, &rows, &part), 0);
+        (void)buf_add(&together, part.data, part.size);
+        buf_reset(&part);
+    }
+    CHECK_INT(parquet_end(whole, &all), 0);
+    CHECK_INT(parquet_end(parts, &part), 0);
+    (void)buf_add(&together, part.data, part.size);
+    CHECK(all.size == together.size && memcmp(all.data, together.data, all.size) == 0);
+    parquet_free(whole);
+    parquet_free(parts);
+    buf_done(&all);
+    buf_done(&part);
+    buf_done(&together);
+}
+
 TEST(without_memory)
 {
     for (unsigned n = 1; fail_alloc_step(n); n++) {
@@ -92,6 +127,7 @@ int main(void)
 {
     RUN(values_lie_plain_behind_the_bits_that_say_which_are_there);
     RUN(nothing_and_much);
+    RUN(groups_are_the_same_whether_the_buffer_is_emptied_between_them);
     RUN(without_memory);
     return test_end();
 }

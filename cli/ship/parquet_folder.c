@@ -231,15 +231,24 @@ static int check_alone(const struct ship_batch *b, int dir, const char *own)
     return rc;
 }
 
+static int make_file(struct day *d, struct buf *ret)
+{
+    const struct parquet_rows rows = {.n_rows = d->n, .value = value_of, .arg = d};
+    struct parquet_file *f = NULL;
+    int rc = parquet_begin(d->batch->columns, d->batch->n_columns, ret, &f);
+
+    if (rc == 0)
+        rc = parquet_add_rows(f, &rows, ret);
+    if (rc == 0)
+        rc = parquet_end(f, ret);
+    parquet_free(f);
+    return rc;
+}
+
 /* 1: it is there already. */
 static int write_day(const struct folder *f, struct day *d)
 {
     const struct ship_batch *b = d->batch;
-    const struct parquet_rows rows = {.columns = b->columns,
-                                      .n_columns = b->n_columns,
-                                      .n_rows = d->n,
-                                      .value = value_of,
-                                      .arg = d};
     char name[160];
     struct stat st;
     struct buf text;
@@ -252,7 +261,7 @@ static int write_day(const struct folder *f, struct day *d)
     if (rc == 0 && !there)
         rc = check_alone(b, dir, name);
     if (rc == 0 && !there)
-        rc = parquet_file(&rows, &text);
+        rc = make_file(d, &text);
     if (rc == 0 && !there)
         rc = write_file(dir, name, &text);
     buf_done(&text);
