@@ -12,6 +12,7 @@ import threading
 import urllib.request
 
 import pytest
+from parquet_reader import parquet, unsnappy, varint
 from world import CLI, ROOT, wait_for
 
 PROGRAM = """
@@ -159,17 +160,6 @@ def receive():
 
 # ---- protocol buffers and snappy, as their definitions have them ----
 
-def varint(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-
-
 def message(data):
     """A message as a list of (field, value): bytes, whole numbers, or the 8 bytes of fixed64."""
     at, fields = 0, []
@@ -193,31 +183,6 @@ def parts(data, field):
     return [value for number, value in message(data) if number == field]
 
 
-def unsnappy(data):
-    size, at = varint(data, 0)
-    out = bytearray()
-    while at < len(data):
-        kind = data[at] & 3
-        if kind:  # a copy of what came before, of itself, too
-            assert kind < 3
-            length = (data[at] >> 2) + 1 if kind == 2 else (data[at] >> 2 & 7) + 4
-            offset = int.from_bytes(data[at + 1:at + 3], "little") if kind == 2 \
-                else data[at] >> 5 << 8 | data[at + 1]
-            at += kind + 1
-            assert 0 < offset <= len(out)
-            piece = out[-offset:][:length]
-            out += (piece * (length // len(piece) + 1))[:length]
-            continue
-        length, at = data[at] >> 2, at + 1
-        if length >= 60:
-            more = length - 59
-            length, at = int.from_bytes(data[at:at + more], "little"), at + more
-        out += data[at:at + length + 1]
-        at += length + 1
-    assert len(out) == size
-    return bytes(out)
-
-
 def remote_write(body):
     """[(labels, [(ms, value)])] of a request."""
     series = []
@@ -229,83 +194,7 @@ def remote_write(body):
     return series
 
 
-# ---- Parquet ----
-
-def thrift(data, at):
-    """A struct of Thrift's compact protocol as a dict, and where it ends."""
-    def number(at):
-        value, at = varint(data, at)
-        return (value >> 1) ^ -(value & 1), at
-
-    def value_of(kind, at):
-        if kind in (1, 2):
-            return kind == 1, at
-        if kind in (5, 6):
-            return number(at)
-        if kind == 8:
-            size, at = varint(data, at)
-            return data[at:at + size], at + size
-        if kind == 9:
-            head, at = data[at], at + 1
-            size, kind = head >> 4, head & 15
-            if size == 15:
-                size, at = varint(data, at)
-            found = []
-            for _ in range(size):
-                one, at = value_of(kind, at)
-                found.append(one)
-            return found, at
-        assert kind == 12, kind
-        return thrift(data, at)
-
-    fields, last = {}, 0
-    while data[at]:
-        last, kind = last + (data[at] >> 4), data[at] & 15
-        fields[last], at = value_of(kind, at + 1)
-    return fields, at + 1
-
-
-def parquet(path):
-    """(names, rows as dicts) of a file with plain values in one page a column, in snappy."""
-    whole = data = path.read_bytes()
-    assert data[:4] == data[-4:] == b"PAR1", path
-    size = struct.unpack("<I", data[-8:-4])[0]
-    footer, end = thrift(data, len(data) - 8 - size)
-    assert end == len(data) - 8
-    columns, names = [], []
-    for schema, chunk in zip(footer[2][1:], footer[4][0][1]):
-        meta = chunk[3]
-        page, at = thrift(whole, meta[9])
-        assert meta[4] == 1 and meta[7] == at + page[3] - meta[9]
-        data, n = unsnappy(whole[at:at + page[3]]), page[5][1]
-        assert len(data) == page[2] and meta[6] == meta[7] - page[3] + page[2]
-        at = 0
-        runs_end = at + 4 + struct.unpack("<I", data[at:at + 4])[0]
-        at, there = at + 4, []
-        while at < runs_end:
-            run, at = varint(data, at)
-            there += [data[at]] * (run >> 1)
-            at += 1
-        assert len(there) == n == footer[3]
-        values, bit = [], 0
-        for present in there:
-            value = None
-            if present and schema[1] == 0:
-                value, bit = bool(data[at + bit // 8] >> bit % 8 & 1), bit + 1
-            elif present and schema[1] in (2, 5):
-                form = "<q" if schema[1] == 2 else "<d"
-                value, at = struct.unpack_from(form, data, at)[0], at + 8
-            elif present and schema[1] == 1:
-                value, at = struct.unpack_from("<i", data, at)[0], at + 4
-            elif present:
-                length = struct.unpack_from("<I", data, at)[0]
-                at += 4 + length
-                value = data[at - length:at].decode()
-            values.append(value)
-        columns.append(values)
-        names.append(schema[4].decode())
-    return names, [dict(zip(names, row)) for row in zip(*columns)]
-
+# ---- a folder of Parquet ----
 
 def folder(path, table="loss"):
     """All rows of a table in a folder, each with the partition of its file."""
