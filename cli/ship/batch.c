@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/answer/column_roles.h"
 #include "cli/ship/ship.h"
 #include "core/base/err.h"
 #include "sdk/lib/hash.h"
@@ -201,14 +202,7 @@ void ship_batch_value(const struct ship_batch *b, uint32_t part, uint32_t row, u
 
 int ship_batch_time(const struct ship_batch *b)
 {
-    int first = -1;
+    int i = column_in_role(b->columns + SHIP_TAGS, b->n_columns - SHIP_TAGS, ROLE_END);
 
-    for (uint32_t i = SHIP_TAGS; i < b->n_columns; i++) {
-        if (b->columns[i].type != SQL_TIMESTAMP)
-            continue;
-        if (strcmp(b->columns[i].name, "ts") == 0)
-            return (int)i;
-        first = first == -1 ? (int)i : first;
-    }
-    return first;
+    return i < 0 ? i : i + SHIP_TAGS;
 }

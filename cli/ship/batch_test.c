@@ -4,6 +4,7 @@
  * thread.
  */
 #include "cli/answer/arrow_reader.h"
+#include "cli/answer/column_roles.c"
 #include "cli/ship/batch.c"
 #include "tests/test.h"
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/answer/column_roles.h"
 #include "cli/ship/http_post.h"
 #include "cli/ship/series.h"
 #include "core/base/err.h"
@@ -322,36 +323,33 @@ struct writing {
     struct buf item, points, point;
 };
 
-static int column_named(const struct ship_batch *b, const char *const *names, bool number)
+/* Gives the column of theirs with that role; -1: none. */
+static int find_role(const struct ship_batch *b, enum column_role role)
 {
-    for (; *names != NULL; names++)
-        for (uint32_t i = SHIP_TAGS; i < b->n_columns; i++)
-            if (strcmp(b->columns[i].name, *names) == 0 &&
-                (number ? series_is_number(&b->columns[i]) : b->columns[i].type == SQL_TEXT))
-                return (int)i;
+    int i = column_in_role(b->columns + SHIP_TAGS, b->n_columns - SHIP_TAGS, role);
+
+    return i < 0 ? i : i + SHIP_TAGS;
+}
+
+/* Gives the column of ids; -1: none. */
+static int find_number(const struct ship_batch *b, const char *name)
+{
+    for (uint32_t i = SHIP_TAGS; i < b->n_columns; i++)
+        if (b->columns[i].type == SQL_INT && strcmp(b->columns[i].name, name) == 0)
+            return (int)i;
     return -1;
 }
 
-/* As cli/export/trace_events.c has it. */
 static void find_roles(struct writing *w)
 {
-    static const char *const durations[] = {"duration",          "dur", "elapsed", "duration_ns",
-                                            "step_duration_sec", NULL};
-    static const char *const names[] = {"module",    "name",     "kernel", "op",
-                                        "operation", "function", "span",   NULL};
-
     w->time = ship_batch_time(w->b);
-    w->duration = column_named(w->b, durations, /* number= */ true);
-    w->name = column_named(w->b, names, /* number= */ false);
-    w->trace = column_named(w->b, (const char *const[]){"trace_id", NULL}, /* number= */ true);
-    w->span = column_named(w->b, (const char *const[]){"span_id", NULL}, /* number= */ true);
-    w->parent = column_named(w->b, (const char *const[]){"parent_id", NULL}, /* number= */ true);
-    if (w->duration >= 0) {
-        const struct sql_column *c = &w->b->columns[w->duration];
-        bool ns = c->unit == sql_unit_named("ns") ||
-                  (c->type == SQL_INT && c->unit != sql_unit_named("s"));
-        w->duration_ns = ns ? 1 : 1e9;
-    }
+    w->duration = find_role(w->b, ROLE_DURATION);
+    w->name = find_role(w->b, ROLE_NAME);
+    w->trace = find_number(w->b, "trace_id");
+    w->span = find_number(w->b, "span_id");
+    w->parent = find_number(w->b, "parent_id");
+    if (w->duration >= 0)
+        w->duration_ns = column_unit_ns(&w->b->columns[w->duration]);
 }
 
 static bool is_own_attribute(const struct writing *w, uint32_t column)

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 /* One unit, because a unit test is linked with libcore.a alone. */
+#include "cli/answer/column_roles.c"
 #include "cli/export/parquet_file.c"
 #include "cli/ship/batch.c"
 #include "cli/ship/claims.c"
