@@ -379,8 +379,7 @@ static const struct cli_command own_commands[] = {
      .arguments = "[SQL | TABLE]",
      .doc = "write a table or an answer to a file",
      .text = "perfetto and chrome are traces: without SQL or TABLE they have the tracks that "
-             "plugins declare (steps, modules, spans ...) on one clock. parquet needs a Python "
-             "with pyarrow or duckdb.",
+             "plugins declare (steps, modules, spans ...) on one clock.",
      .needs_target = true,
      .reads_rows = true,
      .run = command_export,

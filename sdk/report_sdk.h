@@ -56,9 +56,9 @@ static inline double cell_number(const struct probing_report_cell *c)
 
 static inline int64_t cell_int(const struct probing_report_cell *c)
 {
-    return c->type == PROBING_I64   ? c->value.i
-           : c->type == PROBING_F64 ? (int64_t)c->value.f
-                                    : INT64_MIN;
+    return c->type == PROBING_I64                              ? c->value.i
+           : c->type == PROBING_F64 && fabs(c->value.f) < 9e18 ? (int64_t)c->value.f
+                                                               : INT64_MIN;
 }
 
 static inline const char *cell_text(const struct probing_report_cell *c)

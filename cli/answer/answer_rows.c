@@ -101,3 +101,35 @@ void answer_rows_value(const struct answer_rows *rows, uint32_t row, uint32_t co
         return;
     }
 }
+
+const char *answer_text(const struct sql_value *v)
+{
+    return v->type == SQL_TEXT ? v->text.data : "";
+}
+
+bool answer_is_number(const struct sql_value *v)
+{
+    return v->type == SQL_INT || v->type == SQL_DOUBLE;
+}
+
+int64_t answer_int(const struct sql_value *v)
+{
+    return v->type == SQL_INT ? v->integer : v->type == SQL_DOUBLE ? (int64_t)v->number : 0;
+}
+
+double answer_number(const struct sql_value *v)
+{
+    return v->type == SQL_DOUBLE ? v->number : v->type == SQL_INT ? (double)v->integer : 0;
+}
+
+void answer_add_text(struct buf *b, const struct sql_value *v)
+{
+    char text[SQL_CELL_BYTES];
+
+    if (v->type == SQL_TEXT)
+        (void)buf_add(b, v->text.data, v->text.size);
+    else if (v->type == SQL_BLOB)
+        sql_cell_blob(b, v->text.data, v->text.size);
+    else
+        (void)buf_add(b, text, sql_cell_text(v, /* exact= */ true, text));
+}

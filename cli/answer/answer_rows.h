@@ -27,6 +27,17 @@ int answer_rows_keep(const struct answer_rows *rows, struct answer_rows **ret);
 void answer_rows_free(struct answer_rows *rows); /* NULL is fine */
 size_t answer_rows_bytes(const struct answer_rows *rows);
 
+/* ---- a value ---- */
+
+/* A text of arrow_reader.h's row(): "" where the value is NULL or of another type. */
+const char *answer_text(const struct sql_value *v);
+/* A number, whichever it is: 0 where the value is NULL or of another type. */
+int64_t answer_int(const struct sql_value *v);
+double answer_number(const struct sql_value *v);
+bool answer_is_number(const struct sql_value *v);
+/* Add any value as text, a blob as "\x6869"; nothing where it is NULL. */
+void answer_add_text(struct buf *b, const struct sql_value *v);
+
 /* ---- for arrow_reader.c, which has checked them ---- */
 
 /* One column in a batch: where its parts lie in the body. */

@@ -11,15 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/export/flatbuffer_read.h"
+#include "cli/answer/flatbuffer_read.h"
 #include "core/base/err.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/number.h"
 #include "sdk/lib/utf8.h"
 
 #define HEAD_BYTES 8
-#define META_MAX ((size_t)1 << 20) /* of a description: 1,024 columns with names and docs */
-#define NAME_MAX_BYTES 512
+#define META_MAX ((size_t)16 << 20) /* bytes of a description: as many as a core sends */
 #define EMPTY_BYTES 512
 #define DAYS_MAX (INT64_MAX / ANSWER_DAY_NS)
 
@@ -35,17 +34,20 @@ struct arrow_reader {
     struct sql_column *columns; /* NULL: they have not come */
     struct column_data *data;
     uint32_t n;
-    struct answer_rows at; /* the batch that is handed on */
+    struct answer_rows at;   /* the batch that is handed on */
+    struct sql_value *cells; /* of one row, */
+    struct buf texts;        /* and its texts */
     struct buf meta, body;
+    size_t batch_bytes; /* at most */
     size_t body_size;   /* of the batch that comes, */
     uint32_t body_rows; /* and its rows */
-    bool in_body, over;
+    bool begun, in_body, over;
     uint64_t rows, lost;
     bool truncated;
     char empty[EMPTY_BYTES];
 };
 
-static int bad(const char *what)
+static int refuse_answer(const char *what)
 {
     return err_set(-EBADMSG, "the answer is not what a core sends: %s", what);
 }
@@ -59,7 +61,9 @@ int arrow_reader_new(const struct answer_sink *sink, struct arrow_reader **ret)
     r->sink = *sink;
     arena_init(&r->mem, 2 * META_MAX);
     buf_init(&r->meta, META_MAX + HEAD_BYTES);
-    buf_init(&r->body, ANSWER_BATCH_BYTES);
+    r->batch_bytes = sink->batch_bytes > 0 ? sink->batch_bytes : ANSWER_BATCH_BYTES;
+    buf_init(&r->body, r->batch_bytes);
+    buf_init(&r->texts, r->batch_bytes + ANSWER_COLUMNS_MAX);
     *ret = r;
     return 0;
 }
@@ -70,6 +74,7 @@ void arrow_reader_free(struct arrow_reader *r)
         return;
     buf_done(&r->meta);
     buf_done(&r->body);
+    buf_done(&r->texts);
     arena_done(&r->mem);
     free(r);
 }
@@ -77,8 +82,8 @@ void arrow_reader_free(struct arrow_reader *r)
 /* ---- the description ---- */
 
 /* The list that field i of a table refers to: where its first item is.  false: it is not whole. */
-static bool list_at(const struct buf *b, size_t table, size_t i, size_t item, size_t *ret,
-                    uint64_t *ret_n)
+static bool find_list(const struct buf *b, size_t table, size_t i, size_t item, size_t *ret,
+                      uint64_t *ret_n)
 {
     size_t at = flat_field_at(b, table, i);
 
@@ -94,20 +99,20 @@ static bool list_at(const struct buf *b, size_t table, size_t i, size_t item, si
 }
 
 /* The text that field i of a table refers to, copied; NULL: it is not there, or not to be had. */
-static const char *text_at(struct arrow_reader *r, size_t table, size_t i, size_t max)
+static const char *copy_text(struct arrow_reader *r, size_t table, size_t i, size_t max)
 {
     const struct buf *b = &r->meta;
     size_t at;
     uint64_t n;
 
-    if (!list_at(b, table, i, 1, &at, &n) || at == 0 || n > max ||
+    if (!find_list(b, table, i, 1, &at, &n) || at == 0 || n > max ||
         memchr(b->data + at, '\0', (size_t)n) != NULL)
         return NULL;
     return arena_text(&r->mem, b->data + at, (size_t)n);
 }
 
-static uint64_t number_in(const struct buf *b, size_t table, size_t i, size_t size,
-                          uint64_t otherwise)
+static uint64_t read_number(const struct buf *b, size_t table, size_t i, size_t size,
+                            uint64_t otherwise)
 {
     uint64_t v;
     size_t at = flat_field_at(b, table, i);
@@ -116,7 +121,7 @@ static uint64_t number_in(const struct buf *b, size_t table, size_t i, size_t si
 }
 
 /* The type of a field by its kind and the table that says more of it. */
-static int type_of(const struct buf *b, uint64_t kind, size_t more, enum sql_type *ret)
+static int read_type(const struct buf *b, uint64_t kind, size_t more, enum sql_type *ret)
 {
     switch (kind) {
     case KIND_NULL:
@@ -124,10 +129,10 @@ static int type_of(const struct buf *b, uint64_t kind, size_t more, enum sql_typ
         return 0;
     case KIND_INT:
         *ret = SQL_INT;
-        return number_in(b, more, 0, 4, 0) == 64 && number_in(b, more, 1, 1, 0) == 1 ? 0 : -1;
+        return read_number(b, more, 0, 4, 0) == 64 && read_number(b, more, 1, 1, 0) == 1 ? 0 : -1;
     case KIND_FLOAT:
         *ret = SQL_DOUBLE;
-        return number_in(b, more, 0, 2, 0) == FLOAT_DOUBLE ? 0 : -1;
+        return read_number(b, more, 0, 2, 0) == FLOAT_DOUBLE ? 0 : -1;
     case KIND_BINARY:
         *ret = SQL_BLOB;
         return 0;
@@ -139,13 +144,13 @@ static int type_of(const struct buf *b, uint64_t kind, size_t more, enum sql_typ
         return 0;
     case KIND_DATE:
         *ret = SQL_DATE;
-        return number_in(b, more, 0, 2, 1) == UNIT_DAY ? 0 : -1;
+        return read_number(b, more, 0, 2, 1) == UNIT_DAY ? 0 : -1;
     case KIND_TIME:
         *ret = SQL_TIMESTAMP;
-        return number_in(b, more, 0, 2, 0) == UNIT_NS ? 0 : -1;
+        return read_number(b, more, 0, 2, 0) == UNIT_NS ? 0 : -1;
     case KIND_DURATION:
         *ret = SQL_INTERVAL;
-        return number_in(b, more, 0, 2, 1) == UNIT_NS ? 0 : -1;
+        return read_number(b, more, 0, 2, 1) == UNIT_NS ? 0 : -1;
     default: /* Arrow has more of them than a core sends */
         return -1;
     }
@@ -158,11 +163,11 @@ static int each_note(struct arrow_reader *r, size_t table, size_t i,
     size_t list;
     uint64_t n;
 
-    if (!list_at(&r->meta, table, i, 4, &list, &n))
-        return bad("metadata that are not whole");
+    if (!find_list(&r->meta, table, i, 4, &list, &n))
+        return refuse_answer("metadata that are not whole");
     for (uint64_t k = 0; k < n && k < 16; k++) {
         size_t pair = flat_table_at(&r->meta, list + 4 * k);
-        const char *key = text_at(r, pair, 0, 64), *value = text_at(r, pair, 1, 4096);
+        const char *key = copy_text(r, pair, 0, 64), *value = copy_text(r, pair, 1, 4096);
         if (key != NULL && value != NULL)
             fn(arg, key, value);
     }
@@ -190,21 +195,21 @@ static bool is_utf8(const char *text)
 static int take_column(struct arrow_reader *r, size_t field, struct sql_column *ret)
 {
     const struct buf *b = &r->meta;
-    const char *name = text_at(r, field, 0, NAME_MAX_BYTES);
+    const char *name = copy_text(r, field, 0, META_MAX);
     size_t children;
     uint64_t n;
 
     if (name == NULL || name[0] == '\0' || !is_utf8(name))
-        return bad("a column without a name that can be shown");
+        return refuse_answer("a column without a name that can be shown");
     *ret = (struct sql_column){.name = name, .unit = PROBING_PLAIN, .doc = ""};
     size_t more = flat_table_at(b, flat_field_at(b, field, 3));
-    if (type_of(b, number_in(b, field, 2, 1, 0), more, &ret->type) < 0)
+    if (read_type(b, read_number(b, field, 2, 1, 0), more, &ret->type) < 0)
         return err_set(-EBADMSG,
                        "the answer is not what a core sends: column %s has a type that "
                        "no core has",
                        name);
-    if (flat_field_at(b, field, 4) != 0 || !list_at(b, field, 5, 4, &children, &n) || n != 0)
-        return bad("a column of columns, or with a dictionary");
+    if (flat_field_at(b, field, 4) != 0 || !find_list(b, field, 5, 4, &children, &n) || n != 0)
+        return refuse_answer("a column of columns, or with a dictionary");
     return each_note(r, field, 6, take_column_note, ret);
 }
 
@@ -215,12 +220,13 @@ static int take_schema(struct arrow_reader *r, size_t schema)
     int rc = 0;
 
     if (r->columns != NULL)
-        return bad("two sets of columns");
-    if (!list_at(&r->meta, schema, 1, 4, &list, &n) || n > ANSWER_COLUMNS_MAX)
-        return bad("columns that are not whole, or too many");
+        return refuse_answer("two sets of columns");
+    if (!find_list(&r->meta, schema, 1, 4, &list, &n) || n > ANSWER_COLUMNS_MAX)
+        return refuse_answer("columns that are not whole, or too many");
     r->columns = arena_zalloc(&r->mem, (size_t)n + 1, sizeof(*r->columns));
     r->data = arena_zalloc(&r->mem, (size_t)n + 1, sizeof(*r->data));
-    if (r->columns == NULL || r->data == NULL)
+    r->cells = arena_zalloc(&r->mem, (size_t)n + 1, sizeof(*r->cells));
+    if (r->columns == NULL || r->data == NULL || r->cells == NULL)
         return err_set(-ENOMEM, "no memory for the columns of an answer");
     r->n = (uint32_t)n;
     for (uint32_t i = 0; i < r->n && rc == 0; i++)
@@ -241,7 +247,7 @@ static uint32_t n_parts(enum sql_type t)
 }
 
 /* Bytes that `rows` values of a type take, but for texts. */
-static size_t bytes_of(enum sql_type t, uint32_t rows)
+static size_t value_bytes(enum sql_type t, uint32_t rows)
 {
     return t == SQL_BOOL ? (rows + 7) / 8 : (size_t)rows * (t == SQL_DATE ? 4 : 8);
 }
@@ -264,7 +270,7 @@ struct part {
 };
 
 /* Part k of a batch, when it lies in the body. */
-static bool part_at(const struct arrow_reader *r, size_t list, uint32_t k, struct part *ret)
+static bool find_part(const struct arrow_reader *r, size_t list, uint32_t k, struct part *ret)
 {
     uint64_t at, size;
 
@@ -287,21 +293,21 @@ static int place_column(struct arrow_reader *r, uint32_t i, size_t list, uint32_
     *d = (struct column_data){.type = t, .nulls = nulls};
     if (t == SQL_NULL || rows == 0)
         return 0; /* no value is ever looked at */
-    if (!part_at(r, list, k, &valid) || !part_at(r, list, k + 1, &second) ||
-        (has_offsets(t) && !part_at(r, list, k + 2, &third)))
-        return bad("values that lie beyond its end");
+    if (!find_part(r, list, k, &valid) || !find_part(r, list, k + 1, &second) ||
+        (has_offsets(t) && !find_part(r, list, k + 2, &third)))
+        return refuse_answer("values that lie beyond its end");
     if (nulls && valid.size < (rows + 7) / 8)
-        return bad("too few bits that say which values are NULL");
+        return refuse_answer("too few bits that say which values are NULL");
     d->valid = valid.at;
     if (!has_offsets(t)) {
         d->data = second.at;
-        return second.size < bytes_of(t, rows) ? bad("too few values") : 0;
+        return second.size < value_bytes(t, rows) ? refuse_answer("too few values") : 0;
     }
     d->offsets = second.at;
     d->data = third.at;
     if (second.size < 4 * ((size_t)rows + 1) ||
         !offsets_rise(r->body.data + d->offsets, rows, third.size))
-        return bad("texts that lie beyond its end");
+        return refuse_answer("texts that lie beyond its end");
     return 0;
 }
 
@@ -332,6 +338,48 @@ static void take_end_note(void *arg, const char *key, const char *value)
         (void)snprintf(r->empty, sizeof(r->empty), "%s", value);
 }
 
+static bool is_text(const struct sql_value *v)
+{
+    return v->type == SQL_TEXT || v->type == SQL_BLOB;
+}
+
+/* The texts of a batch lie one behind the other: those of a row are copied, each with a NUL. */
+static int read_cells(struct arrow_reader *r, uint32_t row)
+{
+    size_t size = 1;
+
+    for (uint32_t i = 0; i < r->n; i++) {
+        answer_rows_value(&r->at, row, i, &r->cells[i]);
+        size += is_text(&r->cells[i]) ? (size_t)r->cells[i].text.size + 1 : 0;
+    }
+    buf_reset(&r->texts);
+    char *to = buf_room(&r->texts, size);
+    if (to == NULL)
+        return err_set(r->texts.failed, "no memory for a row of an answer");
+    for (uint32_t i = 0; i < r->n; i++) {
+        struct sql_value *v = &r->cells[i];
+        if (!is_text(v))
+            continue;
+        memcpy(to, v->text.data, v->text.size);
+        to[v->text.size] = '\0';
+        v->text.data = to;
+        to += v->text.size + 1;
+    }
+    return 0;
+}
+
+static int give_each_row(struct arrow_reader *r)
+{
+    int rc = 0;
+
+    for (uint32_t row = 0; row < r->at.n && rc == 0; row++) {
+        rc = read_cells(r, row);
+        if (rc == 0)
+            rc = r->sink.row(r->sink.arg, r->cells, r->n);
+    }
+    return rc;
+}
+
 /* The whole body is there: its rows. */
 static int take_body(struct arrow_reader *r)
 {
@@ -341,21 +389,21 @@ static int take_body(struct arrow_reader *r)
     uint32_t k = 0;
     int rc = 0;
 
-    if (!list_at(b, batch, 1, 16, &nodes, &n_nodes) || !list_at(b, batch, 2, 16, &list, &n_list) ||
-        n_nodes != r->n)
-        return bad("a batch of other columns");
+    if (!find_list(b, batch, 1, 16, &nodes, &n_nodes) ||
+        !find_list(b, batch, 2, 16, &list, &n_list) || n_nodes != r->n)
+        return refuse_answer("a batch of other columns");
     for (uint32_t i = 0; i < r->n; i++)
         k += n_parts(r->columns[i].type);
     if (n_list != k)
-        return bad("a batch of other columns");
+        return refuse_answer("a batch of other columns");
     k = 0;
     for (uint32_t i = 0; i < r->n && rc == 0; i++) {
         (void)flat_number(b, nodes + 16 * (size_t)i, 8, &rows);
         (void)flat_number(b, nodes + 16 * (size_t)i + 8, 8, &nulls);
-        rc = rows != r->body_rows ? bad("columns that are not equally long")
+        rc = rows != r->body_rows ? refuse_answer("columns that are not equally long")
                                   : place_column(r, i, list, k, nulls != 0);
         if (rc == 0 && !dates_fit(r, i))
-            rc = bad("a date that no time has");
+            rc = refuse_answer("a date that no time has");
         k += n_parts(r->columns[i].type);
     }
     if (rc < 0 || r->body_rows == 0)
@@ -366,8 +414,9 @@ static int take_body(struct arrow_reader *r)
                                  .n_columns = r->n,
                                  .columns = r->data};
     r->rows += r->body_rows;
-    return r->sink.rows != NULL ? r->sink.rows(r->sink.arg, &r->at)
-                                : err_set(-EBADMSG, "it sent rows where none were asked for");
+    return r->sink.rows != NULL  ? r->sink.rows(r->sink.arg, &r->at)
+           : r->sink.row != NULL ? give_each_row(r)
+                                 : err_set(-EBADMSG, "it sent rows where none were asked for");
 }
 
 /* A description is whole: what follows it? */
@@ -375,17 +424,17 @@ static int take_message(struct arrow_reader *r)
 {
     const struct buf *b = &r->meta;
     size_t message = flat_table_at(b, HEAD_BYTES);
-    uint64_t kind = number_in(b, message, 1, 1, 0), body = number_in(b, message, 3, 8, 0);
+    uint64_t kind = read_number(b, message, 1, 1, 0), body = read_number(b, message, 3, 8, 0);
     size_t header = flat_table_at(b, flat_field_at(b, message, 2));
 
     if (kind == HEADER_SCHEMA)
-        return body != 0 ? bad("columns with rows in them") : take_schema(r, header);
+        return body != 0 ? refuse_answer("columns with rows in them") : take_schema(r, header);
     if (kind != HEADER_BATCH || r->columns == NULL)
-        return bad("neither columns nor rows");
-    uint64_t rows = number_in(b, header, 0, 8, 0);
+        return refuse_answer("neither columns nor rows");
+    uint64_t rows = read_number(b, header, 0, 8, 0);
     if (flat_field_at(b, header, 3) != 0)
-        return bad("compressed rows");
-    if (rows > ANSWER_BATCH_ROWS || body > ANSWER_BATCH_BYTES)
+        return refuse_answer("compressed rows");
+    if (rows > ANSWER_BATCH_ROWS || body > r->batch_bytes)
         return err_set(-EBADMSG,
                        "the answer is not what a core sends: %llu rows of %llu bytes at once",
                        (unsigned long long)rows, (unsigned long long)body);
@@ -398,7 +447,7 @@ static int take_message(struct arrow_reader *r)
 /* ---- bytes ---- */
 
 /* Count the bytes still missing of the head, or of the description behind it. */
-static int wanted(struct arrow_reader *r, size_t *ret)
+static int missing_bytes(struct arrow_reader *r, size_t *ret)
 {
     uint64_t mark, size;
 
@@ -408,16 +457,16 @@ static int wanted(struct arrow_reader *r, size_t *ret)
     (void)flat_number(&r->meta, 0, 4, &mark);
     (void)flat_number(&r->meta, 4, 4, &size);
     if (mark != UINT32_MAX || size > META_MAX)
-        return bad("no Arrow stream, or a description without an end");
+        return refuse_answer("no Arrow stream, or a description without an end");
     r->over = size == 0;
     if (r->over && r->columns == NULL)
-        return bad("it has no columns");
+        return refuse_answer("it has no columns");
     *ret = HEAD_BYTES + (size_t)size - r->meta.size;
     return 0;
 }
 
 /* Add at most `want` of the bytes to b; how many, or -errno. */
-static int64_t gather(struct buf *b, size_t want, const char *data, size_t size)
+static int64_t gather_bytes(struct buf *b, size_t want, const char *data, size_t size)
 {
     size_t n = want < size ? want : size;
 
@@ -429,12 +478,12 @@ static int64_t gather(struct buf *b, size_t want, const char *data, size_t size)
 static int64_t feed_meta(struct arrow_reader *r, const char *data, size_t size)
 {
     size_t want;
-    int rc = wanted(r, &want);
-    int64_t n = rc < 0 ? rc : gather(&r->meta, want, data, size);
+    int rc = missing_bytes(r, &want);
+    int64_t n = rc < 0 ? rc : gather_bytes(&r->meta, want, data, size);
 
     if (n < 0)
         return n;
-    rc = wanted(r, &want);
+    rc = missing_bytes(r, &want);
     if (rc == 0 && want == 0 && !r->over) {
         rc = take_message(r);
         if (!r->in_body)
@@ -458,10 +507,11 @@ int arrow_reader_feed(struct arrow_reader *r, const char *data, size_t size)
 {
     int rc = 0;
 
+    r->begun = r->begun || size > 0;
     while (rc == 0 && size > 0) {
         if (r->over)
-            return bad("it goes on behind its end");
-        int64_t n = r->in_body ? gather(&r->body, r->body_size - r->body.size, data, size)
+            return refuse_answer("it goes on behind its end");
+        int64_t n = r->in_body ? gather_bytes(&r->body, r->body_size - r->body.size, data, size)
                                : feed_meta(r, data, size);
         if (n < 0)
             return (int)n;
@@ -475,6 +525,16 @@ int arrow_reader_feed(struct arrow_reader *r, const char *data, size_t size)
 int arrow_reader_end(const struct arrow_reader *r)
 {
     return r->over ? 0 : err_set(-EBADMSG, "the answer ended prematurely");
+}
+
+size_t arrow_reader_cut(const struct arrow_reader *r, char ret[ANSWER_CUT_BYTES])
+{
+    static const uint32_t head[2] = {UINT32_MAX, 16}; /* and no 16 bytes behind it */
+
+    if (!r->begun || r->over || r->in_body || r->meta.size > 0)
+        return 0;
+    memcpy(ret, head, sizeof(head));
+    return sizeof(head);
 }
 
 uint64_t arrow_reader_rows(const struct arrow_reader *r)
@@ -497,7 +557,12 @@ const char *arrow_reader_empty(const struct arrow_reader *r)
     return r->empty;
 }
 
+bool arrow_reader_has_note(const struct arrow_reader *r)
+{
+    return r->lost > 0 || r->truncated || r->empty[0] != '\0';
+}
+
 size_t arrow_reader_held(const struct arrow_reader *r)
 {
-    return r->meta.capacity + r->body.capacity + r->mem.used_bytes;
+    return r->meta.capacity + r->body.capacity + r->texts.capacity + r->mem.used_bytes;
 }

@@ -113,25 +113,35 @@ static int write_stdout(void *arg, const char *data, size_t size)
 
 /* ---- arrow ---- */
 
-static int put_arrow(void *arg, const char *data, size_t size)
+static int take_no_rows(void *arg, const struct answer_rows *rows)
 {
-    int rc = export_arrow_feed(arg, data, size);
+    (void)arg, (void)rows;
+    return 0;
+}
+
+static int write_arrow(void *arg, const char *data, size_t size)
+{
+    int rc = arrow_reader_feed(arg, data, size);
     return rc < 0 ? rc : write_stdout(NULL, data, size);
 }
 
 static int ask_arrow(const struct target *t, const struct answer_ask *ask)
 {
-    struct export_arrow a;
-    char cut[EXPORT_CUT_BYTES];
+    const struct answer_sink to = {.rows = take_no_rows, .batch_bytes = ANSWER_ALONE_BYTES};
+    struct arrow_reader *reader;
+    char cut[ANSWER_CUT_BYTES];
     if (isatty(STDOUT_FILENO) == 1)
         return err_set(-EINVAL,
                        "arrow is binary and not written to a terminal: --format arrow ... > FILE");
-    export_arrow_init(&a);
-    int rc = answer_bytes(t, ask, put_arrow, &a), end = rc >= 0 ? export_arrow_end(&a) : 0;
+    int rc = arrow_reader_new(&to, &reader);
+    if (rc < 0)
+        return rc;
+    rc = answer_bytes(t, ask, write_arrow, reader);
+    int end = rc >= 0 ? arrow_reader_end(reader) : 0;
     rc = end < 0 ? end : rc;
     if (rc < 0)
-        (void)fwrite(cut, 1, export_arrow_cut(&a, cut), stdout);
-    export_arrow_done(&a);
+        (void)fwrite(cut, 1, arrow_reader_cut(reader, cut), stdout);
+    arrow_reader_free(reader);
     return rc;
 }
 

@@ -110,17 +110,23 @@ static uint64_t track_of(struct perfetto *p, const struct export_event *e, struc
     return send(p, out) == 0 ? p->n_tracks : 0;
 }
 
-void perfetto_argument(struct perfetto *p, const char *name, const struct json *c)
+void perfetto_argument(struct perfetto *p, const char *name, const struct sql_value *v)
 {
+    struct buf text;
+
     protobuf_text(&p->field, 10, name);
-    if (c->type == JSON_STRING)
-        protobuf_bytes(&p->field, 6, c->text, c->size);
-    else if (c->type == JSON_NUMBER && c->is_integer)
-        protobuf_number(&p->field, 4, (uint64_t)c->integer);
-    else if (c->type == JSON_NUMBER)
-        protobuf_double(&p->field, 5, c->number);
-    else
-        protobuf_number(&p->field, 2, c->boolean);
+    if (v->type == SQL_INT) {
+        protobuf_number(&p->field, 4, (uint64_t)v->integer);
+    } else if (v->type == SQL_DOUBLE) {
+        protobuf_double(&p->field, 5, v->number);
+    } else if (v->type == SQL_BOOL) {
+        protobuf_number(&p->field, 2, v->boolean);
+    } else {
+        buf_init(&text, PACKET_MAX);
+        answer_add_text(&text, v);
+        protobuf_bytes(&p->field, 6, buf_text(&text), text.size);
+        buf_done(&text);
+    }
     protobuf_message(&p->part, 4, &p->field);
 }
 

@@ -6,14 +6,15 @@
  * Process and threads have the numbers and names that the target has: of the dead its info tells
  * the process.  A rank is an argument: in a trace made of those of several ranks each is a process.
  *
- * One thread.  Which column is what is told by its name and unit: see roles[].  A row's ts is taken
- * for the end of what it tells, as all our tables have it; columns without a role become arguments.
+ * One thread.  column_roles.h says which column is what.  A row's ts is taken for the end of what
+ * it tells, as all our tables have it; columns without a role become arguments.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/answer/column_roles.h"
 #include "cli/export/export.h"
 #include "cli/export/plain_name.h"
 #include "cli/target/datadir.h"
@@ -23,33 +24,10 @@
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "sdk/lib/array.h"
+#include "sdk/lib/json.h"
 
 #define THREADS_MAX 65536 /* whose names are kept */
 #define LINE_NAME_BYTES 64
-
-enum role {
-    ROLE_END,
-    ROLE_BEGIN,
-    ROLE_DURATION,
-    ROLE_NAME,
-    ROLE_KIND,
-    ROLE_TID,
-    ROLE_TRACK,
-    ROLE_PID,
-    ROLES
-};
-
-/* The first name that a column has wins. */
-static const char *const roles[ROLES][8] = {
-    [ROLE_END] = {"ts", "timestamp", "time"},
-    [ROLE_BEGIN] = {"begun", "start", "started", "start_ts"},
-    [ROLE_DURATION] = {"duration", "dur", "elapsed", "duration_ns", "step_duration_sec"},
-    [ROLE_NAME] = {"module", "name", "kernel", "op", "operation", "function", "span"},
-    [ROLE_KIND] = {"stage", "kind", "category", "cat"},
-    [ROLE_TID] = {"tid", "thread", "stream"},
-    [ROLE_TRACK] = {"track"},
-    [ROLE_PID] = {"pid"},
-};
 
 struct named_thread {
     int64_t tid;
@@ -66,35 +44,17 @@ struct trace {
     bool begun;       /* the trace: an answer may follow another */
     const char *kind; /* of events whose rows say none */
     struct export_lines *lines;
-    const struct export_column *columns;
-    uint32_t n;
-    int of[ROLES]; /* column, -1: none */
-    double ns;     /* of one unit of the duration */
+    const struct sql_column *columns; /* of the answer that is read */
+    int of[ROLES];                    /* column, -1: none */
+    double ns;                        /* of one unit of the duration */
+    struct buf *out;
     bool any;
     struct perfetto *perfetto; /* NULL: JSON */
 };
 
-static int find(const struct trace *t, enum role role)
-{
-    for (int k = 0; k < 8 && roles[role][k] != NULL; k++)
-        for (uint32_t i = 0; i < t->n; i++)
-            if (strcmp(t->columns[i].name, roles[role][k]) == 0)
-                return (int)i;
-    return -1;
-}
-
-static double unit_ns(const struct export_column *c)
-{
-    if (strcmp(c->unit, "s") == 0)
-        return 1e9;
-    if (strcmp(c->unit, "ns") == 0)
-        return 1;
-    return c->type == AS_DOUBLE ? 1e9 : 1;
-}
-
 /* ---- whose they are ---- */
 
-static struct named_thread *thread_of(struct trace *t, int64_t tid)
+static struct named_thread *find_thread(struct trace *t, int64_t tid)
 {
     for (uint32_t i = 0; i < t->n_threads; i++)
         if (t->threads[i].tid == tid)
@@ -108,23 +68,23 @@ static struct named_thread *thread_of(struct trace *t, int64_t tid)
     return &t->threads[t->n_threads++];
 }
 
-/* The first thread is the process's own. */
-static int take_thread(void *self, const struct json *const *cells, struct buf *out)
+/* thread_id, comm; the first thread is the process's own. */
+static int take_thread(void *self, const struct sql_value *cells, uint32_t n)
 {
     struct trace *t = self;
-    struct named_thread *thread = thread_of(t, answer_int(cells[0]));
-    (void)out;
-    if (t->pid == 0)
-        t->pid = answer_int(cells[0]);
+    struct named_thread *thread = n == 2 ? find_thread(t, answer_int(&cells[0])) : NULL;
+
+    if (t->pid == 0 && n == 2)
+        t->pid = answer_int(&cells[0]);
     if (thread != NULL)
-        (void)snprintf(thread->name, sizeof(thread->name), "%s", answer_text(cells[1]));
+        (void)snprintf(thread->name, sizeof(thread->name), "%s", answer_text(&cells[1]));
     return 0;
 }
 
 /* Look up the pid, command and threads; a trace does without those that cannot be known. */
-static void look_at_process(struct trace *t, const struct target *target)
+static void find_process(struct trace *t, const struct target *target)
 {
-    struct export_writer w = {.row = take_thread, .self = t};
+    const struct answer_sink threads = {.arg = t, .row = take_thread};
     struct datadir d;
     char pid[24] = "";
     uint64_t number = 0;
@@ -135,7 +95,7 @@ static void look_at_process(struct trace *t, const struct target *target)
         datadir_close(&d);
     }
     if (!target_is_files(target))
-        (void)answer_rows(target, "select thread_id, comm from cpu.tasks", &w);
+        (void)answer_read(target, "select thread_id, comm from cpu.tasks", &threads);
     else if (t->pid == 0)
         t->pid = target->pid;
     err_clear();
@@ -143,50 +103,38 @@ static void look_at_process(struct trace *t, const struct target *target)
 
 /* ---- events ---- */
 
-static int begin_trace(struct trace *t, struct buf *out)
+static int begin_trace(struct trace *t)
 {
     if (t->begun)
         return 0;
     t->begun = true;
     if (t->perfetto != NULL)
-        return perfetto_begin(t->perfetto, out);
-    return buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+        return perfetto_begin(t->perfetto, t->out);
+    return buf_adds(t->out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
 }
 
-static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+static int take_columns(void *self, const struct sql_column *columns, uint32_t n)
 {
     struct trace *t = self;
+
     t->columns = columns;
-    t->n = n;
     for (int role = 0; role < ROLES; role++)
-        t->of[role] = find(t, (enum role)role);
-    for (uint32_t i = 0; i < n && t->of[ROLE_END] < 0; i++)
-        t->of[ROLE_END] = columns[i].type == AS_TIME ? (int)i : -1;
-    for (int role = ROLE_END; role <= ROLE_BEGIN; role++)
-        if (t->of[role] >= 0 && columns[t->of[role]].type != AS_TIME)
-            t->of[role] = -1;
+        t->of[role] = column_in_role(columns, n, (enum column_role)role);
     if (t->of[ROLE_END] < 0 && t->of[ROLE_BEGIN] < 0)
         return err_set(-EINVAL,
                        "a trace needs rows that have a time: a column 'ts' of type timestamp");
     if (t->of[ROLE_DURATION] >= 0)
-        t->ns = unit_ns(&columns[t->of[ROLE_DURATION]]);
-    return begin_trace(t, out);
+        t->ns = column_unit_ns(&columns[t->of[ROLE_DURATION]]);
+    return begin_trace(t);
 }
 
-static const struct json *cell(const struct trace *t, const struct json *const *cells, enum role r)
+/* The cell of a column with that role; NULL: there is none, or it is NULL. */
+static const struct sql_value *find_cell(const struct trace *t, const struct sql_value *cells,
+                                         enum column_role r)
 {
-    const struct json *c = t->of[r] >= 0 ? cells[t->of[r]] : NULL;
-    return c != NULL && c->type != JSON_NULL ? c : NULL;
-}
+    const struct sql_value *c = t->of[r] >= 0 ? &cells[t->of[r]] : NULL;
 
-static int add_cell(struct buf *out, const struct json *c)
-{
-    if (c->type == JSON_STRING)
-        return json_add_text(out, c->text, c->size);
-    return buf_adds(out, c->type == JSON_NUMBER ? c->text
-                         : c->type == JSON_NULL ? "null"
-                         : c->boolean           ? "true"
-                                                : "false");
+    return c != NULL && c->type != SQL_NULL ? c : NULL;
 }
 
 static void add_text(struct buf *out, const char *key, const char *text, size_t n)
@@ -200,12 +148,12 @@ static void add_us(struct buf *out, const char *key, int64_t ns)
     (void)buf_addf(out, ",\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-static bool is_argument(const struct trace *t, const struct json *const *cells, uint32_t i)
+static bool is_argument(const struct trace *t, const struct sql_value *cells, uint32_t i)
 {
     for (int role = 0; role < ROLES; role++)
         if (t->of[role] == (int)i)
             return false;
-    return cells[i]->type != JSON_NULL;
+    return cells[i].type != SQL_NULL;
 }
 
 /* An event of its own says what a process or a thread is called, the first time it comes. */
@@ -222,7 +170,7 @@ static void add_name(struct trace *t, const char *what, const struct export_even
 
 static void add_names(struct trace *t, const struct export_event *e, struct buf *out)
 {
-    struct named_thread *thread = e->pid == t->pid ? thread_of(t, e->tid) : NULL;
+    struct named_thread *thread = e->pid == t->pid ? find_thread(t, e->tid) : NULL;
     if (e->process[0] != '\0' && !t->process_told) {
         add_name(t, "process_name", e, e->process, out);
         t->process_told = true;
@@ -234,10 +182,12 @@ static void add_names(struct trace *t, const struct export_event *e, struct buf 
         add_name(t, "thread_name", e, e->thread, out);
 }
 
-static int add_json(struct trace *t, const struct json *const *cells, const struct export_event *e,
-                    struct buf *out)
+static int add_json(struct trace *t, const struct sql_value *cells, uint32_t n,
+                    const struct export_event *e)
 {
+    struct buf *out = t->out;
     bool any = false;
+
     add_names(t, e, out);
     (void)buf_adds(out, t->any ? ",\n{\"ph\":" : "{\"ph\":");
     t->any = true;
@@ -249,7 +199,7 @@ static int add_json(struct trace *t, const struct json *const *cells, const stru
         add_us(out, "dur", e->duration_ns);
     (void)buf_addf(out, ",\"pid\":%lld,\"tid\":%lld,\"args\":{", (long long)e->pid,
                    (long long)e->tid);
-    for (uint32_t i = 0; i < t->n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         if (!is_argument(t, cells, i))
             continue;
         if (any)
@@ -257,43 +207,44 @@ static int add_json(struct trace *t, const struct json *const *cells, const stru
         any = true;
         (void)json_add_text(out, t->columns[i].name, strlen(t->columns[i].name));
         (void)buf_addc(out, ':');
-        (void)add_cell(out, cells[i]);
+        sql_cell_json(out, &cells[i]);
     }
     return buf_adds(out, "}}") ? err_set(-ENOMEM, "no memory for an event") : 0;
 }
 
-static int add_perfetto(struct trace *t, const struct json *const *cells,
-                        const struct export_event *e, struct buf *out)
+static int add_perfetto(struct trace *t, const struct sql_value *cells, uint32_t n,
+                        const struct export_event *e)
 {
-    for (uint32_t i = 0; i < t->n; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (is_argument(t, cells, i))
-            perfetto_argument(t->perfetto, t->columns[i].name, cells[i]);
-    return perfetto_event(t->perfetto, e, out);
+            perfetto_argument(t->perfetto, t->columns[i].name, &cells[i]);
+    return perfetto_event(t->perfetto, e, t->out);
 }
 
-/* The row's time: when it began. */
-static bool begun(const struct trace *t, const struct json *const *cells, int64_t ns, int64_t *ret)
+/* Gives the time at which the row began.  false: it has none. */
+static bool find_begin(const struct trace *t, const struct sql_value *cells, int64_t ns,
+                       int64_t *ret)
 {
-    const struct json *end = cell(t, cells, ROLE_END), *start = cell(t, cells, ROLE_BEGIN);
-    if (start != NULL && start->type == JSON_STRING && export_time(start->text, ret))
-        return true;
-    if (end == NULL || end->type != JSON_STRING || !export_time(end->text, ret))
-        return false;
-    *ret -= ns > 0 ? ns : 0;
-    return true;
+    const struct sql_value *end = find_cell(t, cells, ROLE_END);
+    const struct sql_value *start = find_cell(t, cells, ROLE_BEGIN);
+
+    if (start != NULL)
+        *ret = start->integer;
+    else if (end != NULL)
+        *ret = end->integer - (ns > 0 ? ns : 0);
+    return start != NULL || end != NULL;
 }
 
-static void choose_text(const struct json *c, const char *otherwise, const char **ret,
+static void choose_text(const struct sql_value *c, const char *otherwise, const char **ret,
                         size_t *ret_n)
 {
-    bool text = c != NULL && c->type == JSON_STRING;
-    *ret = text ? c->text : otherwise;
-    *ret_n = text ? c->size : strlen(otherwise);
+    *ret = c != NULL ? c->text.data : otherwise;
+    *ret_n = c != NULL ? c->text.size : strlen(otherwise);
 }
 
 static void name_event(struct trace *t, struct export_event *e)
 {
-    struct named_thread *thread = thread_of(t, e->tid);
+    struct named_thread *thread = find_thread(t, e->tid);
     e->process = t->command;
     if (thread == NULL)
         return;
@@ -302,31 +253,35 @@ static void name_event(struct trace *t, struct export_event *e)
     e->thread = thread->name;
 }
 
-/* On a line of its own, if its row says so. */
-static int place(struct trace *t, const struct json *track, struct export_event *e)
+/* An event is on a line of its own, if its row says so. */
+static int place_event(struct trace *t, const struct sql_value *track, struct export_event *e)
 {
-    if (track == NULL || track->type != JSON_STRING)
+    if (track == NULL)
         return 0;
     int64_t end_ns = e->at_ns + (e->duration_ns > 0 ? e->duration_ns : 0);
     e->on_line = true;
-    e->thread = track->text;
-    return export_lines_place(t->lines, track->text, e->at_ns, end_ns, &e->tid);
+    e->thread = track->text.data;
+    return export_lines_place(t->lines, track->text.data, e->at_ns, end_ns, &e->tid);
 }
 
-static int row(void *self, const struct json *const *cells, struct buf *out)
+static int take_row(void *self, const struct sql_value *cells, uint32_t n)
 {
     struct trace *t = self;
-    const struct json *duration = cell(t, cells, ROLE_DURATION);
-    const struct json *name = cell(t, cells, ROLE_NAME), *kind = cell(t, cells, ROLE_KIND);
-    const struct json *tid = cell(t, cells, ROLE_TID), *pid = cell(t, cells, ROLE_PID);
+    const struct sql_value *duration = find_cell(t, cells, ROLE_DURATION);
+    const struct sql_value *name = find_cell(t, cells, ROLE_NAME);
+    const struct sql_value *kind = find_cell(t, cells, ROLE_KIND);
+    const struct sql_value *tid = find_cell(t, cells, ROLE_TID);
+    const struct sql_value *pid = find_cell(t, cells, ROLE_PID);
     struct export_event e = {.duration_ns = -1,
-                             .pid = pid != NULL ? pid->integer : t->pid,
-                             .tid = tid != NULL ? tid->integer : 0,
+                             .pid = pid != NULL ? answer_int(pid) : t->pid,
+                             .tid = tid != NULL ? answer_int(tid) : 0,
                              .process = "",
                              .thread = ""};
-    if (duration != NULL && duration->type == JSON_NUMBER && duration->number >= 0)
-        e.duration_ns = (int64_t)(duration->number * t->ns + 0.5);
-    if (!begun(t, cells, e.duration_ns, &e.at_ns))
+    double ns = duration != NULL ? answer_number(duration) * t->ns : -1;
+
+    if (ns >= 0 && ns < 9e18)
+        e.duration_ns = (int64_t)(ns + 0.5);
+    if (!find_begin(t, cells, e.duration_ns, &e.at_ns))
         return 0; /* without a time it is no event */
     choose_text(name != NULL ? name : kind, "event", &e.name, &e.name_n);
     if (strncmp(e.name, "_Z", 2) == 0) {
@@ -334,55 +289,54 @@ static int row(void *self, const struct json *const *cells, struct buf *out)
         e.name_n = strlen(e.name);
     }
     choose_text(kind, t->kind, &e.kind, &e.kind_n);
-    int rc = place(t, cell(t, cells, ROLE_TRACK), &e);
+    int rc = place_event(t, find_cell(t, cells, ROLE_TRACK), &e);
     if (rc < 0)
         return rc;
     if (e.pid == t->pid)
         name_event(t, &e);
-    return t->perfetto != NULL ? add_perfetto(t, cells, &e, out) : add_json(t, cells, &e, out);
+    return t->perfetto != NULL ? add_perfetto(t, cells, n, &e) : add_json(t, cells, n, &e);
 }
 
-static int finish(void *self, struct buf *out)
+static int end_trace(void *self)
 {
     struct trace *t = self;
-    int rc = begin_trace(t, out);
-    return rc < 0 || t->perfetto != NULL ? rc : buf_adds(out, "\n]}\n");
+    int rc = begin_trace(t);
+
+    return rc < 0 || t->perfetto != NULL ? rc : buf_adds(t->out, "\n]}\n");
 }
 
-static void free_trace(struct trace *t)
+static void free_trace(void *self)
 {
-    if (t != NULL) {
-        perfetto_free(t->perfetto);
-        export_lines_free(t->lines);
-        free(t->threads);
-    }
+    struct trace *t = self;
+
+    perfetto_free(t->perfetto);
+    export_lines_free(t->lines);
+    free(t->threads);
     free(t);
 }
 
-int export_trace_new(const struct target *target, bool perfetto, struct export_writer *ret)
+int export_trace_new(const struct target *target, bool perfetto, struct buf *out,
+                     struct export_writer *ret)
 {
     struct trace *t = calloc(1, sizeof(*t));
-    if (t != NULL && perfetto)
+
+    if (t == NULL)
+        return err_set(-ENOMEM, "no memory for a trace");
+    *t = (struct trace){.kind = "probing", .out = out, .lines = export_lines_new()};
+    if (perfetto)
         t->perfetto = perfetto_new();
-    if (t != NULL)
-        t->lines = export_lines_new();
-    if (t == NULL || t->lines == NULL || (perfetto && t->perfetto == NULL)) {
+    if (t->lines == NULL || (perfetto && t->perfetto == NULL)) {
         free_trace(t);
         return err_set(-ENOMEM, "no memory for a trace");
     }
-    t->kind = "probing";
-    look_at_process(t, target);
-    *ret = (struct export_writer){.begin = begin, .row = row, .end = finish, .self = t};
+    find_process(t, target);
+    *ret = (struct export_writer){.to = {.arg = t, .columns = take_columns, .row = take_row},
+                                  .end = end_trace,
+                                  .free = free_trace};
     return 0;
 }
 
-void export_trace_kind(struct export_writer *w, const char *kind)
+void export_trace_kind(const struct export_writer *w, const char *kind)
 {
-    ((struct trace *)w->self)->kind = kind;
-}
-
-void export_trace_free(struct export_writer *w)
-{
-    free_trace(w->self);
-    w->self = NULL;
+    ((struct trace *)w->to.arg)->kind = kind;
 }

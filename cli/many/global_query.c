@@ -319,7 +319,6 @@ static int write_answer(struct global *q, enum sql_format format, uint64_t began
 {
     struct sql_writer *w = NULL;
     struct sql_report report = {0};
-    char note[SQL_EMPTY_BYTES];
     int rc = sql_writer_new(format, q->ask->width, on_bytes, out, &w);
 
     if (rc == 0) {
@@ -332,11 +331,8 @@ static int write_answer(struct global *q, enum sql_format format, uint64_t began
     report.elapsed_ns = clock_monotonic() - began;
     if (rc == 0)
         rc = sql_writer_finish(w, &report);
-    if (rc == 0) {
-        sql_report_note(&report, format, note, sizeof(note));
-        if (note[0] != '\0')
-            terminal_say("%s", note);
-    }
+    if (rc == 0)
+        answer_say_note(q->ask, &report);
     sql_writer_free(w);
     return rc;
 }

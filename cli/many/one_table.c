@@ -411,7 +411,6 @@ int members_table(struct members *m, const struct members_ask *how, const struct
 {
     struct one_table t = {.all = m, .ask = ask, .fn = fn, .arg = arg};
     enum sql_format format;
-    char note[SQL_EMPTY_BYTES];
     uint64_t began = clock_monotonic();
     int rc = sql_format_parse(ask->format, &format);
 
@@ -439,11 +438,8 @@ int members_table(struct members *m, const struct members_ask *how, const struct
         t.report.missing = m->n - members_answered(m);
         rc = sql_writer_finish(t.writer, &t.report);
     }
-    if (rc == 0) {
-        sql_report_note(&t.report, format, note, sizeof(note));
-        if (note[0] != '\0')
-            terminal_say("%s", note);
-    }
+    if (rc == 0)
+        answer_say_note(ask, &t.report);
     if (rc == 0 && !ask->quiet) {
         members_say_differences(m, &t.columns, columns_of, &t);
         members_say_notes(m);

@@ -30,6 +30,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/json.h"
 
 #define KEEP_BYTES (256 << 20)     /* of freed memory: a report asks question after question */
 #define TEXT_MAX ((size_t)1 << 20) /* bytes of one text that is made to fit, or to JSON */
@@ -99,68 +100,79 @@ static int api_no_plugin(const struct probing_report_api *a)
 struct rows {
     int (*row)(void *arg, const struct probing_report_cell *cells, uint32_t n);
     void *arg;
-    uint32_t n;
-    bool is_double[EXPORT_COLUMNS_MAX]; /* 1.0 comes as 1 */
-    struct probing_report_cell cells[EXPORT_COLUMNS_MAX];
+    struct buf texts; /* of a row's times, intervals and blobs, each with a NUL at its end */
+    struct probing_report_cell cells[ANSWER_COLUMNS_MAX];
 };
 
-static int on_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+/* A time, an interval or a blob becomes a text, which on_row() makes. */
+static struct probing_report_cell cell_of(const struct sql_value *v)
 {
-    struct rows *rows = self;
-
-    (void)out;
-    if (n > EXPORT_COLUMNS_MAX)
-        return err_set(-E2BIG, "an answer of %u columns", n);
-    rows->n = n;
-    for (uint32_t i = 0; i < n; i++)
-        rows->is_double[i] = columns[i].type == AS_DOUBLE;
-    return 0;
-}
-
-static struct probing_report_cell cell_of(const struct json *c, bool is_double)
-{
-    switch (c->type) {
-    case JSON_NUMBER:
-        return c->is_integer && !is_double
-                   ? (struct probing_report_cell){.type = PROBING_I64, .value.i = c->integer}
-                   : (struct probing_report_cell){.type = PROBING_F64,
-                                                  .value.f = c->is_integer ? (double)c->integer
-                                                                           : c->number};
-    case JSON_STRING:
+    switch (v->type) {
+    case SQL_INT:
+        return (struct probing_report_cell){.type = PROBING_I64, .value.i = v->integer};
+    case SQL_BOOL:
+        return (struct probing_report_cell){.type = PROBING_I64, .value.i = v->boolean};
+    case SQL_DOUBLE:
+        return (struct probing_report_cell){.type = PROBING_F64, .value.f = v->number};
+    case SQL_TEXT:
         return (struct probing_report_cell){
-            .type = PROBING_STR, .size = (uint32_t)c->size, .value.s = c->text};
-    case JSON_BOOL:
-        return (struct probing_report_cell){.type = PROBING_I64, .value.i = c->boolean};
-    case JSON_NULL:
-    case JSON_ARRAY:
-    case JSON_OBJECT:
+            .type = PROBING_STR, .size = v->text.size, .value.s = v->text.data};
+    case SQL_BLOB:
+    case SQL_TIMESTAMP:
+    case SQL_INTERVAL:
+    case SQL_DATE:
+    case SQL_CALENDAR:
+        return (struct probing_report_cell){.type = PROBING_STR};
+    case SQL_NULL:
         break;
     }
     return (struct probing_report_cell){.type = 0};
 }
 
-static int on_row(void *self, const struct json *const *cells, struct buf *out)
+static bool has_no_text(const struct probing_report_cell *c)
 {
-    struct rows *rows = self;
-
-    (void)out;
-    for (uint32_t i = 0; i < rows->n; i++)
-        rows->cells[i] = cell_of(cells[i], rows->is_double[i]);
-    return rows->row(rows->arg, rows->cells, rows->n);
+    return c->type == PROBING_STR && c->value.s == NULL;
 }
 
-static int ask(const struct target *t, const char *sql,
-               int (*row)(void *arg, const struct probing_report_cell *cells, uint32_t n),
-               void *arg)
+static int on_row(void *arg, const struct sql_value *cells, uint32_t n)
+{
+    struct rows *rows = arg;
+
+    buf_reset(&rows->texts);
+    for (uint32_t i = 0; i < n; i++) {
+        rows->cells[i] = cell_of(&cells[i]);
+        if (!has_no_text(&rows->cells[i]))
+            continue;
+        size_t begin = rows->texts.size;
+        answer_add_text(&rows->texts, &cells[i]);
+        rows->cells[i].size = (uint32_t)(rows->texts.size - begin);
+        (void)buf_addc(&rows->texts, '\0');
+    }
+    if (rows->texts.failed)
+        return err_set(-ENOMEM, "no memory for a row of the answer");
+    const char *text = rows->texts.data; /* which stays there now */
+    for (uint32_t i = 0; i < n; i++)
+        if (has_no_text(&rows->cells[i])) {
+            rows->cells[i].value.s = text;
+            text += rows->cells[i].size + 1;
+        }
+    return rows->row(rows->arg, rows->cells, n);
+}
+
+static int ask_rows(const struct target *t, const char *sql,
+                    int (*row)(void *arg, const struct probing_report_cell *cells, uint32_t n),
+                    void *arg)
 {
     struct rows *rows = calloc(1, sizeof(*rows)); /* a row may ask again */
-    struct export_writer w = {.begin = on_begin, .row = on_row, .self = rows};
+    const struct answer_sink to = {.arg = rows, .row = on_row};
 
     if (rows == NULL)
         return err_set(-ENOMEM, "no memory for an answer");
     rows->row = row;
     rows->arg = arg;
-    int rc = answer_rows(t, sql, &w);
+    buf_init(&rows->texts, ANSWER_ALONE_BYTES);
+    int rc = answer_read(t, sql, &to);
+    buf_done(&rows->texts);
     free(rows);
     return rc;
 }
@@ -173,7 +185,7 @@ static int api_ask(const struct probing_report_api *a, const char *sql,
 
     if (a->target == PROBING_TARGET_BARE)
         return err_set(-ESRCH, "%s has no probing core in it", t->text);
-    return ask(t, sql, row, arg);
+    return ask_rows(t, sql, row, arg);
 }
 
 struct pieces {
@@ -271,7 +283,7 @@ static int api_ask_process(const struct probing_report_api *a, int64_t pid, cons
     (void)snprintf(text, sizeof(text), "%lld", (long long)pid);
     int r = pid > 0 && pid <= INT32_MAX ? target_resolve(text, &t) : -ESRCH;
     if (r == 0 && t.kind == TARGET_LIVE)
-        return ask(&t, sql, row, arg);
+        return ask_rows(&t, sql, row, arg);
     return err_set(-ESRCH, "no probing core answers in process %s", text);
 }
 

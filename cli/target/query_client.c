@@ -31,6 +31,7 @@ struct pipe {
     int (*fn)(void *arg, const char *data, size_t size);
     void *arg;
     bool begun; /* a piece has been handed on */
+    const struct answer_ask *ask;
 };
 
 static int on_bytes(void *arg, const char *data, size_t size)
@@ -55,13 +56,15 @@ static void say_incomplete(const char *why)
 
 static int on_event(void *arg, const struct probing_client_event *e)
 {
+    const struct pipe *p = arg;
+
     if (e->kind == PROBING_CLIENT_DATA)
         return on_bytes(arg, e->text, e->size);
     if (e->kind != PROBING_CLIENT_DONE)
         return 0;
     if (e->status < 0)
         return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
-    if (e->text[0] != '\0')
+    if (e->text[0] != '\0' && p->ask->reader == NULL)
         terminal_say("%s", e->text);
     return e->status > 0 ? err_set(-EIO, "the query failed") : 0;
 }
@@ -126,7 +129,6 @@ static int from_engine(struct tables *tables, struct store *store, const char *d
     struct sql *engine = NULL;
     struct sql_writer *writer = NULL;
     struct sql_report report = {0};
-    char note[SQL_EMPTY_BYTES];
     const struct sql_options limits = {
         .timeout_ns = ask->timeout_ns,
         .max_rows = ask->limit,
@@ -148,9 +150,7 @@ static int from_engine(struct tables *tables, struct store *store, const char *d
     if (rc == 0)
         rc = sql_writer_finish(writer, &report);
     if (rc == 0)
-        sql_report_note(&report, format, note, sizeof(note));
-    if (rc == 0 && note[0] != '\0')
-        terminal_say("%s", note);
+        answer_say_note(ask, &report);
     sql_writer_free(writer);
     sql_free(engine);
     return rc;
@@ -204,7 +204,7 @@ static bool has_gone(const struct target *t, struct target *ret)
 int answer_bytes(const struct target *t, const struct answer_ask *ask,
                  int (*fn)(void *arg, const char *data, size_t size), void *arg)
 {
-    struct pipe p = {.fn = fn, .arg = arg};
+    struct pipe p = {.fn = fn, .arg = arg, .ask = ask};
     struct target dead;
     if (t->answer_global != NULL && sql_is_global(ask->statement, strlen(ask->statement)))
         return t->answer_global(t, ask, fn, arg);
@@ -227,46 +227,47 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
     return from_files(&dead, ask, &p);
 }
 
-static int feed(void *arg, const char *data, size_t size)
+static int feed_reader(void *arg, const char *data, size_t size)
 {
-    return export_reader_feed(arg, data, size);
+    return arrow_reader_feed(arg, data, size);
 }
 
-int answer_rows(const struct target *t, const char *statement, struct export_writer *w)
+void answer_say_note(const struct answer_ask *ask, const struct sql_report *report)
 {
-    struct export_reader *reader = NULL;
-    const struct answer_ask ask = {.statement = statement, .format = "json"};
-    struct buf none;
-    buf_init(&none, 1u << 20);
-    int rc = export_reader_new(w, &none, &reader);
+    char note[SQL_EMPTY_BYTES];
+    enum sql_format format;
+
+    if (ask->reader != NULL || sql_format_parse(ask->format, &format) < 0)
+        return;
+    sql_report_note(report, format, note, sizeof(note));
+    if (note[0] != '\0')
+        terminal_say("%s", note);
+}
+
+void answer_say_lost(const struct arrow_reader *r)
+{
+    if (arrow_reader_lost(r) > 0)
+        terminal_say("incomplete: %llu rows were lost before they could be kept",
+                     (unsigned long long)arrow_reader_lost(r));
+}
+
+int answer_read(const struct target *t, const char *statement, const struct answer_sink *to)
+{
+    struct answer_ask ask = {.statement = statement, .format = "arrow"};
+    struct answer_sink sink = *to;
+    struct arrow_reader *reader = NULL;
+
+    sink.batch_bytes = ANSWER_ALONE_BYTES;
+    int rc = arrow_reader_new(&sink, &reader);
+    ask.reader = reader;
     if (rc == 0)
-        rc = answer_bytes(t, &ask, feed, reader);
+        rc = answer_bytes(t, &ask, feed_reader, reader);
     if (rc == 0)
-        rc = export_reader_end(reader);
-    const struct json *closing = rc == 0 ? export_reader_closing(reader) : NULL;
-    if (closing != NULL && json_int(closing, "lost", 0) > 0)
-        terminal_say("incomplete: %lld rows were lost before they could be kept",
-                     (long long)json_int(closing, "lost", 0));
-    export_reader_free(reader);
-    buf_done(&none);
+        rc = arrow_reader_end(reader);
+    if (rc == 0)
+        answer_say_lost(reader);
+    arrow_reader_free(reader);
     return rc;
-}
-
-void answer_say_empty(const struct json *closing)
-{
-    const struct json *why = closing ? json_get(closing, "empty") : NULL;
-    if (why && why->type == JSON_STRING)
-        terminal_say("%s", why->text);
-}
-
-const char *answer_text(const struct json *cell)
-{
-    return cell->type == JSON_STRING ? cell->text : "";
-}
-
-int64_t answer_int(const struct json *cell)
-{
-    return cell->type != JSON_NUMBER ? 0 : cell->is_integer ? cell->integer : (int64_t)cell->number;
 }
 
 struct word {
@@ -274,20 +275,38 @@ struct word {
     size_t size;
 };
 
-static int first_word(void *self, const struct json *const *cells, struct buf *out)
+static int copy_word(void *arg, const struct sql_value *cells, uint32_t n)
 {
-    struct word *w = self;
-    (void)out;
-    (void)snprintf(w->to, w->size, "%s", answer_text(cells[0]));
+    const struct word *w = arg;
+
+    (void)snprintf(w->to, w->size, "%s", n > 0 ? answer_text(&cells[0]) : "");
     return 0;
 }
 
 int answer_word(const struct target *t, const char *sql, char *ret, size_t size)
 {
     struct word word = {ret, size};
-    struct export_writer w = {.row = first_word, .self = &word};
+    const struct answer_sink to = {.arg = &word, .row = copy_word};
+
     ret[0] = '\0';
-    return answer_rows(t, sql, &w);
+    return answer_read(t, sql, &to);
+}
+
+static int copy_value(void *arg, const struct sql_value *cells, uint32_t n)
+{
+    struct sql_value *ret = arg;
+
+    if (n > 0 && cells[0].type != SQL_TEXT && cells[0].type != SQL_BLOB)
+        *ret = cells[0];
+    return 0;
+}
+
+int answer_value(const struct target *t, const char *sql, struct sql_value *ret)
+{
+    const struct answer_sink to = {.arg = ret, .row = copy_value};
+
+    *ret = (struct sql_value){.type = SQL_NULL};
+    return answer_read(t, sql, &to);
 }
 
 bool answer_plugin_runs(const struct target *t, const char *name)

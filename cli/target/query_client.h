@@ -11,19 +11,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/export/export.h"
+#include "cli/answer/arrow_reader.h"
 
 struct target;
 
 struct answer_ask {
     const char *statement;
-    const char *format;  /* table, expanded, csv, jsonl, json, arrow */
-    uint32_t width;      /* of a table in columns; 0: as wide as it is */
-    uint64_t limit;      /* rows, 0: all */
-    uint64_t timeout_ns; /* 0: none */
-    uint64_t from_row;   /* of the table that it reads, by number; */
-    uint64_t to_row;     /* exclusive, 0: all */
-    bool quiet;          /* say nothing about what is incomplete: it is asked again */
+    const char *format;                /* table, expanded, csv, jsonl, json, arrow */
+    uint32_t width;                    /* of a table in columns; 0: as wide as it is */
+    uint64_t limit;                    /* rows, 0: all */
+    uint64_t timeout_ns;               /* 0: none */
+    uint64_t from_row;                 /* of the table that it reads, by number; */
+    uint64_t to_row;                   /* exclusive, 0: all */
+    bool quiet;                        /* say nothing about what is incomplete: it is asked again */
+    const struct arrow_reader *reader; /* takes an Arrow answer, and knows what its end says;
+                                        * NULL: that is said */
     /* For a statement over all ranks (global.SCHEMA.TABLE): */
     bool strict;        /* no answer, where one of them gives none */
     uint64_t max_bytes; /* of rows that it needs of them, 0: SQL_GLOBAL_MAX_BYTES */
@@ -44,16 +46,17 @@ struct answer_words {
 /* width: ask for it, too, which the command `query` cannot be.  Gives how many words. */
 int answer_words(const struct answer_ask *ask, bool width, struct answer_words *w);
 
-/* The answer row by row: begin(), row() and end() of `w` are called, and nothing is written. */
-int answer_rows(const struct target *t, const char *statement, struct export_writer *w);
-/* Say why there are no rows, where the closing part of an answer knows it; closing: may be NULL. */
-void answer_say_empty(const struct json *closing);
-/* A cell of such a row; "" or 0 where it is null or of another kind. */
-const char *answer_text(const struct json *cell);
-int64_t answer_int(const struct json *cell);
+/* The answer as columns and rows. */
+int answer_read(const struct target *t, const char *statement, const struct answer_sink *to);
+/* Say on stderr how many rows the tables have lost that were asked. */
+void answer_say_lost(const struct arrow_reader *r);
+/* Say what an answer lacks, or why it has no rows, where neither its format nor its reader does. */
+void answer_say_note(const struct answer_ask *ask, const struct sql_report *report);
+#define ANSWER_ALONE_BYTES ((size_t)256 << 20) /* of a batch of one process: of its longest row */
 
-/* The one text that a query gives; "" when it gives none. */
+/* The one text, or number or time, that a query gives; "", or SQL_NULL, when it gives none. */
 int answer_word(const struct target *t, const char *sql, char *ret, size_t size);
+int answer_value(const struct target *t, const char *sql, struct sql_value *ret); /* no text */
 
 /* `probing -t ... words` on the machine of such a target, for what happens there and not here; what
  * it prints goes nowhere, and what it says when it fails is the reason. */

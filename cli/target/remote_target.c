@@ -129,6 +129,8 @@ static int answer_there(const struct target *t, const struct answer_ask *ask,
     buf_init(&p.said, LIST_BYTES);
     int rc = link_run_all(t->there->host, n, words.list, pass, &p);
     const char *text = buf_text(&p.said), *reason = rc > 0 ? terminal_last_said(text) : NULL;
+    if (rc == 0 && ask->reader != NULL && arrow_reader_has_note(ask->reader))
+        reason = terminal_last_said(text); /* which its reader knows */
     size_t before = reason != NULL ? (size_t)(reason - text) : strlen(text);
     if (before > 0)
         (void)link_print_words(t->there->host, text, before);

@@ -113,6 +113,14 @@ uint32_t sql_unit_named(const char *name);
 /* Everything but TEXT and BLOB, as text.  exact: for programs, all digits.  Gives its size. */
 #define SQL_CELL_BYTES 64
 size_t sql_cell_text(const struct sql_value *v, bool exact, char out[SQL_CELL_BYTES]);
+/* Add a blob as text: "\x6869". */
+void sql_cell_blob(struct buf *b, const char *data, uint32_t size);
+/* Add any value as JSON has it (see below). */
+void sql_cell_json(struct buf *b, const struct sql_value *v);
+
+/* "2024-05-01", "20240501", "epoch", "2024-05-01 10:00:00.5", "...T...Z", "+02:00": ns since the
+ * epoch.  -EINVAL or -ERANGE with err_set(). */
+int sql_parse_timestamp(const char *text, size_t size, int64_t *ret);
 
 struct sql_rows; /* up to 2,048 rows of the answer */
 uint32_t sql_rows_count(const struct sql_rows *r);

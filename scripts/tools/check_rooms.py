@@ -37,7 +37,7 @@ STRATA = {
     "plugins/python": ["inspect", "exec", "stack", "commands", "."],
     "plugins/torch": ["report", "python device", "steps", "variables", "module_registry",
                       "module_calls", "dist", "profiler", "memory", "."],
-    "cli": ["terminal", "inject", "link", "target", "export", "answer", "job",
+    "cli": ["terminal", "inject", "link", "answer", "target", "export", "job",
             "commands report shell", "many", "relay cluster hang diff ship", "."],
 }
 # Headers of a house that all of its strata may include: what they declare is judged by symbol.

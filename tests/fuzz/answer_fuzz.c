@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/fuzz/answer_fuzz.c - a member's answer of any bytes, as the command takes it from many: in
- * one piece and byte by byte it gives the same values, all of them lie in what was sent, and rows
- * that are kept are those that came.
+ * tests/fuzz/answer_fuzz.c - an answer of any bytes, as the command takes it: in one piece, byte by
+ * byte and row by row it gives the same values, all of them lie in what was sent, and rows that are
+ * kept are those that came.
  */
 #include <string.h>
 
@@ -26,22 +26,38 @@ static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
     return 0;
 }
 
+static uint64_t add_value(uint64_t sum, const struct sql_value *v)
+{
+    sum = hash_bytes(sum, &v->type, sizeof(v->type));
+    if (v->type == SQL_TEXT || v->type == SQL_BLOB)
+        return hash_bytes(sum, v->text.data, v->text.size);
+    if (v->type == SQL_BOOL)
+        return sum + v->boolean;
+    return v->type != SQL_NULL ? hash_bytes(sum, &v->integer, sizeof(v->integer)) : sum;
+}
+
 static uint64_t sum_of(uint64_t sum, const struct answer_rows *rows)
 {
+    struct sql_value v;
+
     for (uint32_t row = 0; row < answer_rows_count(rows); row++)
         for (uint32_t i = 0; i < answer_rows_columns(rows); i++) {
-            struct sql_value v;
             answer_rows_value(rows, row, i, &v);
-            bool text = v.type == SQL_TEXT || v.type == SQL_BLOB;
-            sum = hash_bytes(sum, &v.type, sizeof(v.type));
-            if (text)
-                sum = hash_bytes(sum, v.text.data, v.text.size);
-            else if (v.type == SQL_BOOL)
-                sum += v.boolean;
-            else if (v.type != SQL_NULL)
-                sum = hash_bytes(sum, &v.integer, sizeof(v.integer));
+            sum = add_value(sum, &v);
         }
     return sum;
+}
+
+static int take_row(void *arg, const struct sql_value *cells, uint32_t n)
+{
+    struct seen *s = arg;
+    fuzz_must(n == s->n_columns);
+    for (uint32_t i = 0; i < n; i++) {
+        bool text = cells[i].type == SQL_TEXT || cells[i].type == SQL_BLOB;
+        fuzz_must(!text || cells[i].text.data[cells[i].text.size] == '\0');
+        s->sum = add_value(s->sum, &cells[i]);
+    }
+    return 0;
 }
 
 static int take_some(void *arg, const struct answer_rows *rows)
@@ -57,11 +73,15 @@ static int take_some(void *arg, const struct answer_rows *rows)
     return 0;
 }
 
-/* step: bytes at a time, 0: all. */
-static int read_all(const uint8_t *data, size_t size, size_t step, struct seen *ret)
+/* step: bytes at a time, 0: all.  By batches, or by rows. */
+static int read_all(const uint8_t *data, size_t size, size_t step, bool by_row, struct seen *ret)
 {
-    const struct answer_sink sink = {.arg = ret, .columns = take_columns, .rows = take_some};
+    const struct answer_sink sink = {.arg = ret,
+                                     .columns = take_columns,
+                                     .rows = by_row ? NULL : take_some,
+                                     .row = by_row ? take_row : NULL};
     struct arrow_reader *r;
+    char cut[ANSWER_CUT_BYTES];
     int rc = arrow_reader_new(&sink, &r);
     fuzz_must(rc == 0);
     for (size_t at = 0; at < size && rc == 0; at += step > 0 ? step : size) {
@@ -70,15 +90,18 @@ static int read_all(const uint8_t *data, size_t size, size_t step, struct seen *
     }
     if (rc == 0 && arrow_reader_end(r) == 0)
         ret->sum += 1 + arrow_reader_rows(r) + arrow_reader_lost(r);
+    fuzz_must(rc < 0 || arrow_reader_cut(r, cut) == 0 || arrow_reader_end(r) < 0);
     arrow_reader_free(r);
     return rc;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct seen whole = {.sum = 1}, parts = {.sum = 1};
-    int all = read_all(data, size, 0, &whole), one = read_all(data, size, 1, &parts);
-    fuzz_must(all == one && (all < 0 || whole.sum == parts.sum));
+    struct seen whole = {.sum = 1}, parts = {.sum = 1}, rows = {.sum = 1};
+    int all = read_all(data, size, 0, /* by_row= */ false, &whole);
+    fuzz_must(read_all(data, size, 1, /* by_row= */ false, &parts) == all);
+    fuzz_must(read_all(data, size, 0, /* by_row= */ true, &rows) == all);
+    fuzz_must(all < 0 || (whole.sum == parts.sum && whole.sum == rows.sum));
     return 0;
 }
 
@@ -90,6 +113,6 @@ size_t fuzz_seed(uint8_t *data, size_t max)
                    "interval '1 day' as i from generate_series(1, 9) g(n)",
                    data, max);
     struct seen seen = {.sum = 1};
-    fuzz_must(read_all(data, size, 0, &seen) == 0 && seen.n_columns == 8);
+    fuzz_must(read_all(data, size, 0, /* by_row= */ false, &seen) == 0 && seen.n_columns == 8);
     return size;
 }

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from parquet_reader import column, parquet, thrift
 from readers import python_with
 from world import CLI, LIMIT, wait_for
 
@@ -86,36 +87,73 @@ def test_arrow_is_read_by_arrow(job, tmp_path):
     assert table.column("at").cast("int64").to_pylist() == [1500000000, 1700000000 * 10**9, None]
 
 
-@pytest.mark.parametrize("package", ["pyarrow", "duckdb"])
-def test_parquet_by(package, job, tmp_path):
-    """Types, times, NULLs and texts with everything that CSV stumbles over, read by another."""
-    folder, duck = python_with(package), python_with("duckdb")
-    values = VALUES + """ union all select 4, true, 1e300, '', null
-        union all select -5, false, 0.1, 'two\nlines, "x"', null"""
-    path = tmp_path / "it's a.parquet"
-    done = job.probing("export", "--format", "parquet", "-o", str(path), values,
-                       env={"PATH": "%s:%s" % (folder, os.environ["PATH"])})
-    assert done.returncode == 0, done.stderr
-    read = subprocess.run(
-        [str(duck / "python3"), "-c", "import duckdb, sys, json\n"
-         "r = duckdb.connect().execute(sys.argv[1], [sys.argv[2]])\n"
-         "print(json.dumps(r.fetchall()))",
-         'select n, even, km, place, epoch_ns("at") from read_parquet(?)', str(path)],
-        capture_output=True, text=True)
-    assert read.returncode == 0, read.stderr
-    assert json.loads(read.stdout) == [
-        [1, True, 0.125, 'a, "b"', 1500000000], [2, False, -2.5, "zwei", 1700000000 * 10**9],
+# Types, times, NULLs and texts with everything that another format stumbles over.
+ALL = VALUES + """ union all select 4, true, 1e300, '', null
+    union all select -5, false, 0.1, 'two\nlines, "x"', null"""
+READ = [[1, True, 0.125, 'a, "b"', 1500000000], [2, False, -2.5, "zwei", 1700000000 * 10**9],
         [3, None, None, None, None], [4, True, 1e300, "", None],
         [-5, False, 0.1, 'two\nlines, "x"', None]]
+
+
+def test_parquet_needs_nobody(job, tmp_path):
+    path = tmp_path / "it's a.parquet"
+    done = job.probing("query", "-o", str(path), ALL, env={"PATH": "/nonexistent"})
+    assert done.returncode == 0, done.stderr
+    names, rows = parquet(path)
+    assert names == ["n", "even", "km", "place", "at"]
+    assert [list(row.values()) for row in rows] == READ
+    for alive in (True, False):  # of the dead it is the same file, and to a pipe, too
+        if not alive:
+            job.kill()
+        with open(tmp_path / "pipe", "wb") as out:
+            subprocess.run([str(CLI), "-t", str(job.pid), "export", "--format", "parquet", ALL],
+                           stdout=out, env=job.world.env, timeout=LIMIT, check=True)
+        assert (tmp_path / "pipe").read_bytes() == path.read_bytes()
     assert not list(tmp_path.glob("*.part*"))
 
 
-def test_parquet_says_what_it_needs(job, tmp_path):
-    (tmp_path / "bin").mkdir()
-    done = job.probing("export", "--format", "parquet", "-o", str(tmp_path / "a.parquet"), VALUES,
-                       env={"PATH": str(tmp_path / "bin")})
-    assert done.returncode == 1 and "pip install pyarrow" in done.stderr
-    assert not list(tmp_path.glob("a.parquet*"))
+def test_parquet_of_many_rows_has_groups_and_takes_little_memory(job, tmp_path):
+    path = tmp_path / "many.parquet"
+    words = ["sh", "-c", 'ulimit -v 150000; exec "$@"', "sh", str(CLI), "-t", str(job.pid)]
+    words += ["export", "-o", str(path),
+              "select g as n, 'text ' || g as s from generate_series(1, 2000000) g"]
+    done = subprocess.run(words, env=job.world.env, capture_output=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
+    data = path.read_bytes()
+    footer = thrift(data, len(data) - 8 - struct.unpack("<I", data[-8:-4])[0])[0]
+    groups = [group[3] for group in footer[4]]
+    assert sum(groups) == footer[3] == 2000000 and len(groups) > 2
+    assert min(groups[:-1]) > 100000 and max(groups) <= 1 << 20
+    last = [column(data, schema, chunk, footer[4][-1]) for schema, chunk in
+            zip(footer[2][1:], footer[4][-1][1])]
+    first = 2000000 - groups[-1] + 1
+    assert last[0] == list(range(first, 2000001))
+    assert last[1] == ["text %d" % n for n in range(first, 2000001)]
+
+
+READERS = {"duckdb": """
+import duckdb
+rows = duckdb.connect().execute('select n, even, km, place, epoch_ns("at") from read_parquet(?)',
+                                [sys.argv[1]]).fetchall()
+""", "pyarrow": """
+import pyarrow.parquet
+table = pyarrow.parquet.read_table(sys.argv[1])
+table.validate(full=True)
+assert str(table.schema.field("at").type) == "timestamp[ns, tz=UTC]"
+table = table.set_column(4, "at", table["at"].cast("int64"))
+rows = [list(row.values()) for row in table.to_pylist()]
+"""}
+
+
+@pytest.mark.parametrize("package", READERS)
+def test_parquet_is_read_by(package, job, tmp_path):
+    path = tmp_path / "a.parquet"
+    export(job, "parquet", path, ALL)
+    program = "import json, sys" + READERS[package] + "print(json.dumps(rows))"
+    read = subprocess.run([str(python_with(package) / "python3"), "-c", program, str(path)],
+                          capture_output=True, text=True)
+    assert read.returncode == 0, read.stderr
+    assert json.loads(read.stdout) == READ
 
 
 def on_a_terminal(job, *words):

@@ -3,9 +3,9 @@
  * cli/commands/export/export.c - `export`: a table or an answer into a file, of the living and the
  * dead.
  *
- * One thread.  CSV, JSON lines and Arrow are taken as the engine writes them; the other formats are
- * made here of its JSON, so that both kinds of target go the same way.  The file appears under its
- * name when it is whole, never before.
+ * One thread.  CSV, JSON, JSON lines, tables and Arrow are taken as the engine writes them; traces
+ * and Parquet are made here of its Arrow, so that both kinds of target go the same way.  The file
+ * appears under its name when it is whole, never before.
  */
 
 #include <errno.h>
@@ -55,10 +55,7 @@ struct export
     struct output output; /* no file: standard output */
     FILE *file;
     struct export_writer writer;
-    struct export_parquet parquet;
-    struct export_reader *reader; /* NULL: bytes go to the file as they are */
-    bool is_arrow;                /* of these: they are an Arrow stream */
-    struct export_arrow arrow;
+    struct arrow_reader *reader; /* NULL: bytes go to the file, and nobody looks at them */
     struct buf out;
     uint64_t bytes, rows, told_at;
     uint64_t all;    /* rows that the table has, 0: not known */
@@ -149,6 +146,13 @@ static bool is_of_tracks(const struct export *e)
            e->sql == NULL;
 }
 
+/* Is it made here, of the rows? */
+static bool is_made_here(const struct export *e)
+{
+    return e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME ||
+           e->format == FORMAT_PARQUET;
+}
+
 static int statement_of(const struct export *e, struct buf *ret)
 {
     if ((e->tracks != NULL || e->last_ns > 0) && !is_of_tracks(e))
@@ -185,10 +189,8 @@ static void show(struct export *e, bool last)
     char share[16] = "";
     if (!e->shows || (!last && now - e->told_at < PROGRESS_EACH))
         return;
-    uint64_t rows = e->before + (e->reader != NULL ? export_reader_rows(e->reader)
-                                 : e->is_arrow     ? e->arrow.rows
-                                                   : e->rows);
-    bool counts = e->reader != NULL || e->is_arrow || counts_lines(e);
+    uint64_t rows = e->before + (e->reader != NULL ? arrow_reader_rows(e->reader) : e->rows);
+    bool counts = e->reader != NULL || counts_lines(e);
     e->told_at = now;
     if (!last && e->all > 0 && rows <= e->all)
         (void)snprintf(share, sizeof(share), ", %d %%",
@@ -235,47 +237,51 @@ static int put_out(struct export *e)
 static int on_bytes(void *arg, const char *data, size_t size)
 {
     struct export *e = arg;
-    if (e->is_arrow) {
-        int bad = export_arrow_feed(&e->arrow, data, size);
-        return bad < 0 ? bad : put(e, data, size);
-    }
-    if (e->reader == NULL)
-        return put(e, data, size);
-    int rc = export_reader_feed(e->reader, data, size);
-    return rc < 0 ? rc : put_out(e);
+    int rc = e->reader != NULL ? arrow_reader_feed(e->reader, data, size) : 0;
+
+    return rc < 0 ? rc : is_made_here(e) ? put_out(e) : put(e, data, size);
 }
 
 static int finish(struct export *e)
 {
-    if (e->is_arrow)
-        return export_arrow_end(&e->arrow);
-    if (e->reader == NULL)
-        return 0;
-    int rc = export_reader_end(e->reader);
-    if (rc == 0)
-        rc = put_out(e);
-    const struct json *closing = export_reader_closing(e->reader);
-    if (rc == 0 && json_int(closing, "lost", 0) > 0)
-        terminal_say("incomplete: %lld rows were lost before they could be kept",
-                     (long long)json_int(closing, "lost", 0));
-    const struct json *cut = export_truncated(closing);
-    if (rc == 0 && cut != NULL && cut->boolean)
+    int rc = e->reader != NULL ? arrow_reader_end(e->reader) : 0;
+
+    if (rc < 0 || !is_made_here(e))
+        return rc;
+    answer_say_lost(e->reader);
+    if (arrow_reader_truncated(e->reader))
         terminal_say("incomplete: the answer was truncated after %llu rows",
-                     (unsigned long long)export_reader_rows(e->reader));
-    if (rc == 0 && !is_of_tracks(e))
-        answer_say_empty(closing);
-    return rc;
+                     (unsigned long long)arrow_reader_rows(e->reader));
+    if (is_of_tracks(e))
+        return 0;
+    if (arrow_reader_empty(e->reader)[0] != '\0')
+        terminal_say("%s", arrow_reader_empty(e->reader));
+    rc = e->writer.end(e->writer.to.arg);
+    return rc < 0 ? rc : put_out(e);
 }
 
 /* ---- where they come from ---- */
 
 static const char *wire_format(const struct export *e)
 {
-    return e->is_arrow                 ? "arrow"
-           : e->format == FORMAT_CSV   ? "csv"
-           : e->format == FORMAT_JSONL ? "jsonl"
-           : e->format == FORMAT_TABLE ? "table"
-                                       : "json";
+    return is_made_here(e) ? "arrow" : formats[e->format];
+}
+
+static int take_no_rows(void *arg, const struct answer_rows *rows)
+{
+    (void)arg, (void)rows;
+    return 0;
+}
+
+/* Arrow that goes into the file as it is, is read, too: to count its rows, and to see its end. */
+static int new_reader(struct export *e)
+{
+    struct answer_sink to = {.rows = take_no_rows};
+
+    if (is_made_here(e))
+        to = e->writer.to;
+    to.batch_bytes = ANSWER_ALONE_BYTES;
+    return arrow_reader_new(&to, &e->reader);
 }
 
 static int ask(struct export *e, const char *statement)
@@ -285,6 +291,7 @@ static int ask(struct export *e, const char *statement)
     ask.format = wire_format(e);
     ask.width = 0;
     ask.quiet = e->asked;
+    ask.reader = is_made_here(e) ? e->reader : NULL;
     e->asked = true;
     int rc = answer_bytes(e->target, &ask, on_bytes, e);
     e->missing = rc > 0 ? rc : e->missing;
@@ -294,15 +301,15 @@ static int ask(struct export *e, const char *statement)
 static int ask_track(void *arg, const char *name, const char *statement)
 {
     struct export *e = arg;
-    int rc = export_reader_new(&e->writer, &e->out, &e->reader);
+    int rc = new_reader(e);
     if (rc < 0)
         return rc;
     export_trace_kind(&e->writer, name);
     rc = ask(e, statement);
     if (rc == 0)
         rc = finish(e);
-    e->before += export_reader_rows(e->reader);
-    export_reader_free(e->reader);
+    e->before += arrow_reader_rows(e->reader);
+    arrow_reader_free(e->reader);
     e->reader = NULL;
     return rc;
 }
@@ -312,11 +319,9 @@ static int ask_tracks(struct export *e)
 {
     const struct export_tracks wanted = {
         .names = e->tracks, .last_ns = e->last_ns, .each = ask_track, .arg = e};
-    int (*end)(void *self, struct buf *out) = e->writer.end;
-    e->writer.end = NULL;
     int rc = export_tracks_each(e->target, &wanted);
     if (rc == 0)
-        rc = end(e->writer.self, &e->out);
+        rc = e->writer.end(e->writer.to.arg);
     if (rc == 0)
         rc = put_out(e);
     if (rc == 0 && e->before == 0)
@@ -324,74 +329,46 @@ static int ask_tracks(struct export *e)
     return rc;
 }
 
-/* How many rows a whole table has, when it is stored: for the progress. */
-static int take_count(void *arg, const char *data, size_t size)
-{
-    return buf_add(arg, data, size);
-}
-
+/* Find out how many rows a whole table has, when it is stored: for the progress. */
 static void count_table(const struct target *t, struct export *e)
 {
-    struct buf statement, answer;
+    struct sql_value n;
+    struct buf statement;
+
     buf_init(&statement, 4096);
-    buf_init(&answer, 4096);
     (void)buf_addf(&statement,
                    "select rows + waiting from probing.tables where kind = 'stored' and "
                    "'%s' in (name, schema || '.' || name)",
                    e->table);
-    const struct answer_ask ask = {
-        .statement = buf_text(&statement), .format = "jsonl", .quiet = true};
-    if (answer_bytes(t, &ask, take_count, &answer) == 0) {
-        const char *colon = strrchr(buf_text(&answer), ':');
-        char number[24] = "";
-        if (colon != NULL)
-            (void)snprintf(number, sizeof(number), "%.*s", (int)strcspn(colon + 1, "}"), colon + 1);
-        if (parse_u64(number, &e->all) < 0)
-            e->all = 0;
-    }
+    if (answer_value(t, buf_text(&statement), &n) == 0 && answer_int(&n) > 0)
+        e->all = (uint64_t)answer_int(&n);
     buf_done(&statement);
-    buf_done(&answer);
 }
 
 /* ---- all together ---- */
 
+static bool is_binary(const struct export *e)
+{
+    return e->format == FORMAT_ARROW || e->format == FORMAT_PERFETTO || e->format == FORMAT_PARQUET;
+}
+
 static int open_file(struct export *e)
 {
     bool out = e->path == NULL || strcmp(e->path, "-") == 0;
-    if (out && e->format != FORMAT_PARQUET &&
-        (isatty(STDOUT_FILENO) != 1 ||
-         (e->format != FORMAT_ARROW && e->format != FORMAT_PERFETTO))) {
+    if (out && is_binary(e) && isatty(STDOUT_FILENO) == 1)
+        return err_set(-EINVAL, "export --format %s needs a file: -o FILE", formats[e->format]);
+    if (out) {
         e->path = "standard output";
         e->file = stdout;
         terminal_exact();
         return 0;
     }
-    if (out)
-        return err_set(-EINVAL, "export --format %s needs a file: -o FILE", formats[e->format]);
     int rc = output_open(&e->output, e->path);
     if (rc < 0)
         return rc;
     e->file = e->output.file;
-    if (e->format == FORMAT_PARQUET && e->output.part[0] == '\0')
-        return output_close(
-            &e->output, err_set(-EINVAL, "%s is not a regular file, which Parquet needs", e->path));
     e->shows = isatty(STDERR_FILENO) == 1;
     return 0;
-}
-
-/* An Arrow file was written, beside the file: another program makes it Parquet's. */
-static int make_parquet(struct export *e)
-{
-    char made[sizeof(e->output.part) + 16];
-    (void)snprintf(made, sizeof(made), "%s.parquet", e->output.part);
-    if (fflush(e->file) == EOF)
-        return err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
-    int rc = export_parquet_make(&e->parquet, &e->writer, e->output.part, made);
-    if (rc == 0 && rename(made, e->output.part) == -1)
-        rc = err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
-    if (rc < 0)
-        (void)unlink(made);
-    return rc;
 }
 
 /* Under its name at last, or away with it. */
@@ -399,8 +376,6 @@ static int close_file(struct export *e, int rc)
 {
     if (e->output.file == NULL)
         return rc;
-    if (rc == 0 && e->format == FORMAT_PARQUET)
-        rc = make_parquet(e);
     rc = output_close(&e->output, rc);
     if (rc == 0)
         show(e, /* last= */ true);
@@ -416,30 +391,18 @@ static int make_writer(const struct target *t, struct export *e)
                        "export a table as csv, jsonl, arrow or parquet",
                        t->text);
     if (e->format == FORMAT_PARQUET)
-        rc = export_parquet_new(&e->parquet, &e->writer);
-    else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
-        rc = export_trace_new(t, e->format == FORMAT_PERFETTO, &e->writer);
-    e->is_arrow = e->format == FORMAT_ARROW || (e->format == FORMAT_PARQUET && !e->writer.self);
-    if (rc == 0 && e->writer.self != NULL && !is_of_tracks(e))
-        rc = export_reader_new(&e->writer, &e->out, &e->reader);
+        rc = export_parquet_new(&e->out, &e->writer);
+    else if (is_made_here(e))
+        rc = export_trace_new(t, e->format == FORMAT_PERFETTO, &e->out, &e->writer);
+    if (rc == 0 && !is_of_tracks(e) && (is_made_here(e) || e->format == FORMAT_ARROW))
+        rc = new_reader(e);
     return rc;
-}
-
-static void free_writer(struct export *e)
-{
-    export_reader_free(e->reader);
-    export_arrow_done(&e->arrow);
-    if (e->format == FORMAT_PARQUET)
-        export_parquet_free(&e->writer);
-    else
-        export_trace_free(&e->writer);
 }
 
 /* statement: "" of tracks. */
 static int write_file(const struct target *t, struct export *e, const char *statement)
 {
     buf_init(&e->out, (size_t)3 << 30);
-    export_arrow_init(&e->arrow);
     int rc = make_writer(t, e);
     if (rc == 0)
         rc = open_file(e);
@@ -451,7 +414,9 @@ static int write_file(const struct target *t, struct export *e, const char *stat
             rc = finish(e);
         rc = close_file(e, rc);
     }
-    free_writer(e);
+    if (e->writer.free != NULL)
+        e->writer.free(e->writer.to.arg);
+    arrow_reader_free(e->reader);
     buf_done(&e->out);
     return rc < 0 ? rc : e->missing;
 }

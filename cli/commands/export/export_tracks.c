@@ -35,12 +35,12 @@ struct tracks {
 
 /* ---- which there are ---- */
 
-static const char *keep(struct tracks *t, const char *text)
+static const char *keep_text(struct tracks *t, const char *text)
 {
     return text == NULL ? NULL : arena_text(&t->texts, text, strlen(text));
 }
 
-static int add(struct tracks *t, const char *plugin, const struct probing_track *given)
+static int add_track(struct tracks *t, const char *plugin, const struct probing_track *given)
 {
     uint32_t i = 0;
     while (i < t->n && (strcmp(t->all[i].plugin, plugin) != 0 ||
@@ -49,11 +49,11 @@ static int add(struct tracks *t, const char *plugin, const struct probing_track 
     if (i == TRACKS_MAX || (i < t->n && t->only_new))
         return 0;
     struct found *f = &t->all[i];
-    *f = (struct found){.plugin = keep(t, plugin),
-                        .track = {.name = keep(t, given->name),
-                                  .doc = keep(t, given->doc),
-                                  .sql = keep(t, given->sql),
-                                  .newest = keep(t, given->newest)}};
+    *f = (struct found){.plugin = keep_text(t, plugin),
+                        .track = {.name = keep_text(t, given->name),
+                                  .doc = keep_text(t, given->doc),
+                                  .sql = keep_text(t, given->sql),
+                                  .newest = keep_text(t, given->newest)}};
     t->n += i == t->n;
     return f->plugin == NULL || f->track.name == NULL || f->track.sql == NULL
                ? err_set(-ENOMEM, "no memory for what plugins declare")
@@ -61,32 +61,33 @@ static int add(struct tracks *t, const char *plugin, const struct probing_track 
 }
 
 /* name, plugin, doc, sql, newest */
-static int track_row(void *self, const struct json *const *c, struct buf *out)
+static int track_row(void *self, const struct sql_value *c, uint32_t n)
 {
-    const struct probing_track track = {.name = answer_text(c[0]),
-                                        .doc = answer_text(c[2]),
-                                        .sql = answer_text(c[3]),
-                                        .newest = c[4]->type == JSON_STRING ? c[4]->text : NULL};
-    (void)out;
-    return add(self, answer_text(c[1]), &track);
+    if (n != 5)
+        return err_set(-EPROTO, "tracks of %u columns, not 5", n);
+    const struct probing_track track = {.name = answer_text(&c[0]),
+                                        .doc = answer_text(&c[2]),
+                                        .sql = answer_text(&c[3]),
+                                        .newest = c[4].type == SQL_TEXT ? c[4].text.data : NULL};
+    return add_track(self, answer_text(&c[1]), &track);
 }
 
 static int take_declared(void *arg, const struct declared *d)
 {
     int rc = 0;
     for (uint32_t i = 0; i < d->all.n_tracks && rc == 0; i++)
-        rc = add(arg, d->plugin, &d->all.tracks[i]);
+        rc = add_track(arg, d->plugin, &d->all.tracks[i]);
     return rc;
 }
 
 /* -ENOENT: a core that is older than this command has no such table; its plugins' are ours. */
-static int find(const struct target *target, struct tracks *ret)
+static int find_tracks(const struct target *target, struct tracks *ret)
 {
-    struct export_writer w = {.row = track_row, .self = ret};
+    const struct answer_sink to = {.arg = ret, .row = track_row};
     bool files = target_is_files(target);
     int rc = files ? directory_declarations(target->directory, take_declared, ret)
-                   : answer_rows(target,
-                                 "select name, plugin, doc, sql, newest from probing.tracks", &w);
+                   : answer_read(target,
+                                 "select name, plugin, doc, sql, newest from probing.tracks", &to);
     if (rc < 0 && rc != -ENOENT)
         return rc;
     ret->only_new = true;
@@ -130,17 +131,16 @@ static int check_names(const struct tracks *t, const char *names)
 
 /* ---- from when on ---- */
 
-static void look_newest(const struct target *target, const struct found *f, char *ret, size_t size)
+static void find_newest(const struct target *target, const struct found *f, struct sql_value *ret)
 {
-    char text[64];
     struct buf sql;
-    int64_t one, other;
+    struct sql_value at;
 
     buf_init(&sql, 2 * (size_t)DECLARED_LINE_BYTES);
-    (void)buf_addf(&sql, "select (%s)::text", f->track.newest);
-    if (answer_word(target, buf_text(&sql), text, sizeof(text)) == 0 && export_time(text, &one) &&
-        (!export_time(ret, &other) || one > other))
-        (void)snprintf(ret, size, "%s", text);
+    (void)buf_addf(&sql, "select (%s)", f->track.newest);
+    if (answer_value(target, buf_text(&sql), &at) == 0 && at.type == SQL_TIMESTAMP &&
+        (ret->type == SQL_NULL || at.integer > ret->integer))
+        *ret = at;
     buf_done(&sql);
     err_clear();
 }
@@ -149,19 +149,21 @@ static void look_newest(const struct target *target, const struct found *f, char
 static void tell_when(const struct target *target, const struct tracks *t,
                       const struct export_tracks *wanted, char *ret, size_t size)
 {
-    char newest[64] = "";
+    struct sql_value newest = {.type = SQL_NULL};
+    char text[SQL_CELL_BYTES];
     (void)snprintf(ret, size, "true");
     for (uint32_t i = 0; i < t->n && wanted->last_ns > 0; i++)
         if (t->all[i].track.newest != NULL)
-            look_newest(target, &t->all[i], newest, sizeof(newest));
-    if (newest[0] != '\0')
-        (void)snprintf(ret, size, "ts > timestamp '%s' - interval '%.6f seconds'", newest,
+            find_newest(target, &t->all[i], &newest);
+    (void)sql_cell_text(&newest, /* exact= */ true, text);
+    if (newest.type != SQL_NULL)
+        (void)snprintf(ret, size, "ts > timestamp '%s' - interval '%.6f seconds'", text,
                        (double)wanted->last_ns / 1e9);
 }
 
 /* ---- all of them ---- */
 
-static int one(const struct found *f, const char *when, const struct export_tracks *wanted)
+static int ask_track(const struct found *f, const char *when, const struct export_tracks *wanted)
 {
     struct buf sql;
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
@@ -176,7 +178,7 @@ static int one(const struct found *f, const char *when, const struct export_trac
     return rc;
 }
 
-static int none(const struct target *target)
+static int fail_without_tracks(const struct target *target)
 {
     static struct tracks known; /* one at a time: it is large */
     char which[512] = "";
@@ -203,16 +205,16 @@ int export_tracks_each(const struct target *target, const struct export_tracks *
 
     t = (struct tracks){.n = 0};
     arena_init(&t.texts, (size_t)16 << 20);
-    int rc = find(target, &t);
+    int rc = find_tracks(target, &t);
     if (rc == 0 && t.n == 0)
-        rc = none(target);
+        rc = fail_without_tracks(target);
     if (rc == 0 && wanted->names != NULL)
         rc = check_names(&t, wanted->names);
     if (rc == 0)
         tell_when(target, &t, wanted, when, sizeof(when));
     for (uint32_t i = 0; i < t.n && rc == 0; i++)
         if (wanted->names == NULL || is_among(wanted->names, t.all[i].track.name))
-            rc = one(&t.all[i], when, wanted);
+            rc = ask_track(&t.all[i], when, wanted);
     arena_done(&t.texts);
     return rc;
 }

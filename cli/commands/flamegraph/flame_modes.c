@@ -24,7 +24,7 @@
 
 /* ---- which there are ---- */
 
-static const char *keep(struct flame_mode *m, const char *text)
+static const char *keep_text(struct flame_mode *m, const char *text)
 {
     return text == NULL ? NULL : arena_text(&m->texts, text, strlen(text));
 }
@@ -33,13 +33,12 @@ static const char *keep(struct flame_mode *m, const char *text)
 #define MODE_COLUMNS                                                                       \
     "select m.name, m.plugin, m.doc, m.unit, m.sql, m.rest, m.newest, m.empty, m.stacks, " \
     "m.setting, m.missing from probing.flame_modes m "
-static int mode_row(void *self, const struct json *const *c, struct buf *out)
+static int mode_row(void *self, const struct sql_value *c, uint32_t n)
 {
     struct flame_mode *m = self;
-    const char *text[11];
-    (void)out;
-    for (int i = 0; i < 11; i++)
-        text[i] = c[i]->type == JSON_STRING ? keep(m, c[i]->text) : NULL;
+    const char *text[11] = {NULL};
+    for (uint32_t i = 0; i < 11 && i < n; i++)
+        text[i] = c[i].type == SQL_TEXT ? keep_text(m, c[i].text.data) : NULL;
     if (text[0] == NULL || text[1] == NULL || text[2] == NULL || text[4] == NULL)
         return err_set(-EPROTO, "the process lists a mode that has no name, doc or sql");
     m->plugin = text[1];
@@ -82,16 +81,16 @@ static int take_mode(void *arg, const struct declared *d)
         if (!is_wanted(s, f))
             continue;
         m->is_known = true;
-        m->plugin = keep(m, d->plugin);
-        m->mode = (struct probing_flame){.name = keep(m, f->name),
-                                         .doc = keep(m, f->doc),
-                                         .sql = keep(m, f->sql),
-                                         .rest = keep(m, f->rest),
-                                         .newest = keep(m, f->newest),
-                                         .empty = keep(m, f->empty),
-                                         .stacks = keep(m, f->stacks),
-                                         .setting = keep(m, f->setting),
-                                         .missing = keep(m, f->missing),
+        m->plugin = keep_text(m, d->plugin);
+        m->mode = (struct probing_flame){.name = keep_text(m, f->name),
+                                         .doc = keep_text(m, f->doc),
+                                         .sql = keep_text(m, f->sql),
+                                         .rest = keep_text(m, f->rest),
+                                         .newest = keep_text(m, f->newest),
+                                         .empty = keep_text(m, f->empty),
+                                         .stacks = keep_text(m, f->stacks),
+                                         .setting = keep_text(m, f->setting),
+                                         .missing = keep_text(m, f->missing),
                                          .unit = f->unit};
     }
     return 0;
@@ -132,7 +131,7 @@ static int no_mode(const struct target *t, struct search *s)
 int flame_mode_find(const struct target *t, const char *name, struct flame_mode *ret)
 {
     struct search s = {.mode = ret, .name = name};
-    struct export_writer w = {.row = mode_row, .self = ret};
+    const struct answer_sink to = {.arg = ret, .row = mode_row};
     char sql[400];
     int rc = 0;
 
@@ -144,7 +143,7 @@ int flame_mode_find(const struct target *t, const char *name, struct flame_mode 
     if (target_is_files(t))
         rc = directory_declarations(t->directory, take_mode, &s);
     else
-        rc = answer_rows(t, name != NULL ? sql : MODE_DEFAULT, &w);
+        rc = answer_read(t, name != NULL ? sql : MODE_DEFAULT, &to);
     return rc < 0 || ret->is_known ? rc : no_mode(t, &s);
 }
 
@@ -175,22 +174,14 @@ void flame_mode_words(void (*fn)(void *arg, const char *word, const char *doc), 
 
 /* ---- a profile of one ---- */
 
-static double number_of(const struct json *c)
-{
-    return c->type != JSON_NUMBER ? 0 : c->is_integer ? (double)c->integer : c->number;
-}
-
 struct reading {
     struct flame_calls *calls;
-    uint32_t n; /* columns */
     struct buf stack;
 };
 
-static int calls_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+static int calls_begin(void *self, const struct sql_column *columns, uint32_t n)
 {
-    struct reading *r = self;
-    (void)columns, (void)out;
-    r->n = n;
+    (void)self, (void)columns;
     return n == 2 || n == 6 ? 0
                             : err_set(-EPROTO,
                                       "the mode's select gives %u columns: stack and value, or "
@@ -215,45 +206,45 @@ static int plain_stack(const char *stack, struct buf *ret)
     }
 }
 
-static int call_row(void *self, const struct json *const *c, struct buf *out)
+static int call_row(void *self, const struct sql_value *c, uint32_t n)
 {
     struct reading *r = self;
-    const bool nested = r->n == 6;
-    (void)out;
-    int rc = plain_stack(answer_text(c[0]), &r->stack);
+    const bool nested = n == 6;
+    int rc = plain_stack(answer_text(&c[0]), &r->stack);
     if (rc < 0)
         return rc;
     const struct flame_call call = {.stack = buf_text(&r->stack),
-                                    .value = number_of(c[1]),
-                                    .track = nested ? answer_text(c[2]) : NULL,
-                                    .end_ns = nested ? answer_int(c[3]) : 0,
+                                    .value = answer_number(&c[1]),
+                                    .track = nested ? answer_text(&c[2]) : NULL,
+                                    .end_ns = nested ? answer_int(&c[3]) : 0,
                                     .duration_ns =
-                                        nested && c[4]->type == JSON_NUMBER ? answer_int(c[4]) : -1,
-                                    .via = nested && c[5]->type == JSON_STRING ? c[5]->text : NULL};
+                                        nested && answer_is_number(&c[4]) ? answer_int(&c[4]) : -1,
+                                    .via = nested && c[5].type == SQL_TEXT ? c[5].text.data : NULL};
     return flame_calls_add(r->calls, &call);
 }
 
-static int rest_row(void *self, const struct json *const *c, struct buf *out)
+static int rest_row(void *self, const struct sql_value *c, uint32_t n)
 {
     struct reading *r = self;
-    (void)out;
-    return flame_calls_rest(r->calls, answer_text(c[0]), number_of(c[1]), number_of(c[2]));
+    (void)n;
+    return flame_calls_rest(r->calls, answer_text(&c[0]), answer_number(&c[1]),
+                            answer_number(&c[2]));
 }
 
-static int rest_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+static int rest_begin(void *self, const struct sql_column *columns, uint32_t n)
 {
-    (void)self, (void)columns, (void)out;
+    (void)self, (void)columns;
     return n == 3 ? 0 : err_set(-EPROTO, "the mode's rest gives %u columns, not 3", n);
 }
 
-static int ask(const struct target *t, const char *template, const char *when,
-               struct export_writer *w)
+static int ask_mode(const struct target *t, const char *template, const char *when,
+                    const struct answer_sink *to)
 {
     struct buf sql;
     buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
     int rc = declared_sql(template, when, &sql);
     if (rc == 0)
-        rc = answer_rows(t, buf_text(&sql), w);
+        rc = answer_read(t, buf_text(&sql), to);
     buf_done(&sql);
     return rc;
 }
@@ -262,15 +253,14 @@ static int read_calls(struct flame *f, const struct target *t, const struct flam
                       const char *when)
 {
     struct reading reading = {.calls = NULL};
-    struct export_writer w = {.begin = calls_begin, .row = call_row, .self = &reading};
+    const struct answer_sink calls = {.arg = &reading, .columns = calls_begin, .row = call_row};
+    const struct answer_sink rest = {.arg = &reading, .columns = rest_begin, .row = rest_row};
     int rc = flame_calls_new(f, &reading.calls);
     buf_init(&reading.stack, 1u << 20);
     if (rc == 0)
-        rc = ask(t, m->mode.sql, when, &w);
-    w.row = rest_row;
-    w.begin = rest_begin;
+        rc = ask_mode(t, m->mode.sql, when, &calls);
     if (rc == 0 && m->mode.rest != NULL && flame_calls_any(reading.calls))
-        rc = ask(t, m->mode.rest, when, &w);
+        rc = ask_mode(t, m->mode.rest, when, &rest);
     if (rc == 0)
         rc = flame_calls_end(reading.calls);
     flame_calls_free(reading.calls);
@@ -314,13 +304,13 @@ int flame_read_mode(struct flame *f, const struct target *t, const struct flame_
 
 /* ---- the plugin that takes samples in the process, for a time ---- */
 
-static int set(const struct target *t, const char *name, const char *value)
+static int set_setting(const struct target *t, const char *name, const char *value)
 {
     const char *words[] = {"config", "set", name, value};
     return live_tell(t, 4, words);
 }
 
-static int change(const struct target *t, struct flame_sampler *k, int i, const char *value)
+static int change_setting(const struct target *t, struct flame_sampler *k, int i, const char *value)
 {
     char sql[300];
     (void)snprintf(sql, sizeof(sql), "select value from probing.settings where name = '%s'",
@@ -329,7 +319,7 @@ static int change(const struct target *t, struct flame_sampler *k, int i, const 
     if (rc < 0 || value == NULL || strcmp(value, k->value[i]) == 0)
         return rc;
     k->changed[i] = true;
-    return set(t, k->name[i], value);
+    return set_setting(t, k->name[i], value);
 }
 
 int flame_sampler_start(const struct target *t, bool named, const char *rate, struct flame_mode *m,
@@ -350,8 +340,8 @@ int flame_sampler_start(const struct target *t, bool named, const char *rate, st
     (void)snprintf(k->name[0], sizeof(k->name[0]), "%s.%.*s", k->plugin,
                    (int)(equals - m->mode.setting), m->mode.setting);
     (void)snprintf(k->name[1], sizeof(k->name[1]), "%s.rate", k->plugin);
-    rc = change(t, k, 0, equals + 1);
-    return rc < 0 || rate == NULL ? rc : change(t, k, 1, rate);
+    rc = change_setting(t, k, 0, equals + 1);
+    return rc < 0 || rate == NULL ? rc : change_setting(t, k, 1, rate);
 }
 
 int flame_sampler_stop(const struct target *t, const struct flame_sampler *k)
@@ -360,7 +350,7 @@ int flame_sampler_stop(const struct target *t, const struct flame_sampler *k)
     int rc = 0;
     for (int i = 0; i < 2 && rc == 0; i++)
         if (k->changed[i] && k->value[i][0] != '\0')
-            rc = set(t, k->name[i], k->value[i]);
+            rc = set_setting(t, k->name[i], k->value[i]);
     int stopped = k->ran ? 0 : live_tell(t, 3, words);
     return rc < 0 ? rc : stopped;
 }

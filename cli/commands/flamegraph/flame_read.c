@@ -20,32 +20,33 @@
 /* ---- rows ---- */
 
 /* stack_id, depth, frame_type, func, file, lineno, module; by stack_id and depth. */
-static int stack_row(void *self, const struct json *const *c, struct buf *out)
+static int stack_row(void *self, const struct sql_value *c, uint32_t n)
 {
     struct flame *f = self;
-    const struct flame_frame frame = {.python = strcmp(answer_text(c[2]), "python") == 0,
-                                      .func = cli_plain_name(answer_text(c[3])),
-                                      .file = answer_text(c[4]),
-                                      .line = (int32_t)answer_int(c[5]),
-                                      .module = answer_text(c[6])};
-    (void)out;
-    int rc = flame_add_stack(f, answer_int(c[0]));
+    if (n != 7)
+        return err_set(-EPROTO, "stacks of %u columns, not 7", n);
+    const struct flame_frame frame = {.python = strcmp(answer_text(&c[2]), "python") == 0,
+                                      .func = cli_plain_name(answer_text(&c[3])),
+                                      .file = answer_text(&c[4]),
+                                      .line = (int32_t)answer_int(&c[5]),
+                                      .module = answer_text(&c[6])};
+    int rc = flame_add_stack(f, answer_int(&c[0]));
     if (rc == 0)
         rc = flame_add_frame(f, &frame);
     return rc;
 }
 
 /* ts, thread_id, thread_name, stack_id, value, count */
-static int sample_row(void *self, const struct json *const *c, struct buf *out)
+static int sample_row(void *self, const struct sql_value *c, uint32_t n)
 {
-    struct flame_sample s = {.thread = answer_int(c[1]),
-                             .thread_name = answer_text(c[2]),
-                             .value = answer_int(c[4]),
-                             .count = answer_int(c[5])};
-    (void)out;
-    if (c[0]->type == JSON_STRING)
-        (void)export_time(c[0]->text, &s.ts);
-    return flame_add_sample(self, answer_int(c[3]), &s);
+    if (n != 6)
+        return err_set(-EPROTO, "samples of %u columns, not 6", n);
+    const struct flame_sample s = {.ts = c[0].type == SQL_TIMESTAMP ? c[0].integer : 0,
+                                   .thread = answer_int(&c[1]),
+                                   .thread_name = answer_text(&c[2]),
+                                   .value = answer_int(&c[4]),
+                                   .count = answer_int(&c[5])};
+    return flame_add_sample(self, answer_int(&c[3]), &s);
 }
 
 /* Nobody who draws a picture has written the statement: where in it something lacks is no help. */
@@ -62,17 +63,17 @@ static int without_place(int rc)
 
 int flame_read_stacks(struct flame *f, const struct target *t, const char *stacks)
 {
-    struct export_writer w = {.row = stack_row, .self = f};
-    return without_place(answer_rows(t, stacks, &w));
+    const struct answer_sink to = {.arg = f, .row = stack_row};
+    return without_place(answer_read(t, stacks, &to));
 }
 
 int flame_read_samples(struct flame *f, const struct target *t, const char *samples, bool in_time)
 {
-    struct export_writer w = {.row = sample_row, .self = f};
+    const struct answer_sink to = {.arg = f, .row = sample_row};
     struct buf sql;
     buf_init(&sql, 1u << 20);
     flame_ask_samples(samples, in_time, &sql);
-    int rc = without_place(answer_rows(t, buf_text(&sql), &w));
+    int rc = without_place(answer_read(t, buf_text(&sql), &to));
     f->counted = true;
     buf_done(&sql);
     return rc;

@@ -90,7 +90,7 @@ static int take_width(struct options *o, const char *value)
 static int take_since(struct options *o, const char *value)
 {
     int64_t ts;
-    if (!export_time(value, &ts))
+    if (sql_parse_timestamp(value, strlen(value), &ts) < 0)
         return err_set(-EINVAL, "--since needs a time in UTC like 2026-01-31T10:00:00, not '%s'",
                        value);
     o->since = value;

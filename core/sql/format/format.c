@@ -120,7 +120,7 @@ size_t sql_cell_text(const struct sql_value *v, bool exact, char out[64])
 
 /* ---- JSON ---- */
 
-static void json_value(struct buf *b, const struct sql_value *v)
+void sql_cell_json(struct buf *b, const struct sql_value *v)
 {
     char text[64];
     size_t n;
@@ -177,7 +177,7 @@ static void json_rows(struct sql_writer *w, const struct sql_rows *rows)
                 (void)buf_addc(&w->out, ':');
             }
             sql_rows_value(rows, r, c, &v);
-            json_value(&w->out, &v);
+            sql_cell_json(&w->out, &v);
         }
         (void)buf_adds(&w->out, lines ? "}\n" : "]");
     }

@@ -37,7 +37,6 @@ struct sql_writer {
 };
 
 int sql_writer_send(struct sql_writer *w);
-void sql_cell_blob(struct buf *b, const char *data, uint32_t size);
 /* Six digits that mean something. */
 size_t sql_short_double(double v, char out[48]);
 

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/sql/sql.h"
+
 enum time_part {
     PART_MICROSECOND,
     PART_MILLISECOND,
@@ -86,10 +88,7 @@ struct interval sql_age(int64_t to, int64_t from);
 
 /* ---- times as text ---- */
 
-/* "2024-05-01", "20240501", "epoch", "2024-05-01 10:00:00.5", "...T...Z", "+02:00": ns since the
- * epoch. */
-int sql_parse_timestamp(const char *text, size_t size, int64_t *ret);
-/* The same, of which only the day is looked at: its midnight. */
+/* As sql_parse_timestamp(), but only the day is looked at: its midnight. */
 int sql_parse_date(const char *text, size_t size, int64_t *ret);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/export/flatbuffer_read.h - read a flatbuffer that somebody else has made: what describes the
+ * cli/answer/flatbuffer_read.h - read a flatbuffer that somebody else has made: what describes the
  * messages of an Arrow stream.
  *
  * One thread.  Nothing in it is believed: every place is proved to lie in the buffer before it is
  * read.  core/sql/format/flatbuffer.h draws the form.
  */
-#ifndef CLI_EXPORT_FLATBUFFER_READ_H
-#define CLI_EXPORT_FLATBUFFER_READ_H
+#ifndef CLI_ANSWER_FLATBUFFER_READ_H
+#define CLI_ANSWER_FLATBUFFER_READ_H
 
 #include <stdbool.h>
 #include <stdint.h>
