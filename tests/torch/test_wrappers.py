@@ -195,8 +195,8 @@ def test_loaded_in_the_middle_of_a_backward(world, python):
 
 
 def test_a_backward_is_the_same_where_its_wait_is_measured(world, python):
-    """Run again on one graph, failing, inside of another one, and while the plugin stops: nothing is
-    left in the program but the one hook of the backward that outlived the plugin."""
+    """Run again on one graph, failing, inside of another one, and while the plugin stops: nothing
+    is left in the program but the one hook of the backward that outlived the plugin."""
     case = Case(world, "waits_in_backward.py", python, env={"RANK": "0", "WORLD_SIZE": "2"})
     case.go.touch()
     case.target.wait_line("inside")

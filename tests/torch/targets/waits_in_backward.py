@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backwards of a rank that waits for others: again on one graph, failing, one inside of another, and
-one during which the plugin stops."""
+"""Backwards of a rank that waits for others: again on one graph, failing, one inside of another,
+and one during which the plugin stops."""
 import gc
 import os
 import sys
