@@ -14,7 +14,7 @@ TEST(checks_give_what_they_found)
     CHECK(CHECK_STR(NULL, NULL));
 }
 
-/* What code under test looks like: it undoes its first step when its second fails. */
+/* Code under test: it undoes its first step when its second fails. */
 static char *two_steps(void)
 {
     char *first = malloc(16);

@@ -317,7 +317,7 @@ static inline size_t arch_sve_record(unsigned char *out, const unsigned char *se
     return whole;
 }
 
-/* Where the thread's block goes: on its own stack, below what it may use of it. */
+/* The address of the thread's block: on its own stack, below what it may use of it. */
 static inline uint64_t arch_block_at(const arch_registers *r)
 {
     return (r->set.sp - ARCH_RED_ZONE - ARCH_BLOCK_BYTES) & ~UINT64_C(15);

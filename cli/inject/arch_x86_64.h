@@ -237,7 +237,7 @@ static inline void arch_restart(arch_registers *r)
         arch_rewind(r);
 }
 
-/* Where the thread's block goes: on its own stack, below what it may use of it. */
+/* The address of the thread's block: on its own stack, below what it may use of it. */
 static inline uint64_t arch_block_at(const arch_registers *r)
 {
     return r->rsp - ARCH_RED_ZONE - ARCH_BLOCK_BYTES;

@@ -226,7 +226,7 @@ static int make_file_in(struct target *t, const struct library *l, const char *f
     return rc;
 }
 
-/* Where the target has no memfd: a file that is unlinked as soon as it is loaded. */
+/* Without memfd in the target: make a file that is unlinked as soon as it is loaded. */
 static int make_file(struct target *t, const struct library *l, char *ret_path, size_t size)
 {
     static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};

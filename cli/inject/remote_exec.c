@@ -33,7 +33,7 @@
 #define PLEASE_STOP 32u /* _PY_EVAL_PLEASE_STOP_BIT, pycore_ceval.h */
 #define NAME_BYTES 100
 
-/* Where the words stand in struct _Py_DebugOffsets: no release of a version changes that. */
+/* Offsets of the words in struct _Py_DebugOffsets: no release of a version changes them. */
 enum {
     VERSION_AT = 8,
     INTERPRETERS_AT = 40,

@@ -27,7 +27,7 @@ struct number {
     bool known;
 };
 
-/* Where the program stands, one of the ways that it may have come. */
+/* The state of the program on one of the ways that it may have come. */
 struct way {
     uint32_t at;
     struct number a, x, memory[BPF_MEMWORDS];

@@ -125,7 +125,7 @@ static bool is_name(char c)
     return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* Where the bracket opens that closes right before `end`; `end` itself: nowhere. */
+/* The opening bracket of the one that closes right before `end`; `end` itself: there is none. */
 static size_t bracket_begin(const char *line, size_t end)
 {
     int open = 0;

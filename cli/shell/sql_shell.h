@@ -22,7 +22,7 @@
 
 enum sql_expanded { EXPANDED_OFF, EXPANDED_ON, EXPANDED_AUTO };
 
-/* Where lines come from, when nobody types them. */
+/* The source of lines that nobody types. */
 struct sql_source {
     const char *name; /* of the file, for errors; NULL: it is a statement of the command line */
     uint32_t line;    /* that was read last */

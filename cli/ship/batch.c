@@ -68,7 +68,7 @@ static int names_init(struct names *s, struct arena *a, uint32_t n)
     return s->list != NULL && s->tried != NULL ? 0 : -ENOMEM;
 }
 
-/* Where it stands, or would. */
+/* The slot of the name, or the one that it would get. */
 static uint32_t slot_of_name(const struct names *s, const char *name)
 {
     uint64_t hash = HASH_FNV;

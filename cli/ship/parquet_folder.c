@@ -82,8 +82,9 @@ static int report_failure(const char *name, int code)
                    "%s cannot be written: %s", name, output_why(code));
 }
 
-/* Where all may make files, but none may remove those of others (/tmp): a folder in it that another
- * user has made is his, and so would be the rows, or what he says was there already. */
+/* Refuse a folder that another user has made in a place like /tmp, where all may make files but
+ * none may remove those of others: the rows would be his, and he could claim that they were there
+ * already. */
 static bool is_strangers(const struct folder *f, const struct stat *st)
 {
     return (f->identity.st_mode & S_ISVTX) != 0 && st->st_uid != 0 &&

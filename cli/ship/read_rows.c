@@ -304,7 +304,7 @@ static bool has_news(const struct ship_table *t, uint64_t now)
     return t->wanted && t->listed && t->next < t->end_row && t->not_before_ns <= now;
 }
 
-/* Where the next range of it ends; what retention has taken is counted, and gone over. */
+/* Find the end of a table's next range; rows that retention has taken are counted and skipped. */
 static void plan_range(struct ship_run *r, struct ship_table *t)
 {
     if (t->pending_to > t->next)

@@ -18,8 +18,8 @@
 #define HELD_MOST_NS (3 * NS_PER_S) /* or for so long, whatever that one is at work on */
 #define LOOK_MS 5
 
-/* Where strace, or another who enters the process, has stopped a thread for a moment, it is at work
- * or has had no processor yet.  gdb at its prompt sleeps. */
+/* A tracer that has stopped a thread for a moment, as strace does, is at work or has had no
+ * processor yet.  gdb at its prompt sleeps. */
 static bool is_at_work(uint64_t tracer)
 {
     char state = tracer == 0 || tracer > INT32_MAX ? '?' : target_state((pid_t)tracer);

@@ -13,7 +13,7 @@
 
 struct lines; /* cli/terminal/check_lines.h */
 
-/* Where the CLI itself has <name>.so: in PROBING_PLUGIN_PATH or among what is installed. */
+/* Find the command's own <name>.so: in PROBING_PLUGIN_PATH or among what is installed. */
 int plugin_find(const char *name, char *ret, size_t size);
 
 /* Find a file that ships: "libprobing.so", "scripts/slow_step.lua". */

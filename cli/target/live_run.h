@@ -31,7 +31,7 @@ struct live_stream {
     int status;
     bool people; /* read it: its lines are made to fit the terminal */
     bool whole;  /* it was said that each answer is whole */
-                 /* Of a script that is followed: takes what it publishes.  1: there is no more. */
+                 /* Takes what a followed script publishes.  1: there is no more. */
     int (*on_published)(struct live_stream *s, const struct probing_client_event *e);
     void *arg;
     bool starts; /* its first answer says that it runs, and is not shown */

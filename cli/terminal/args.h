@@ -43,7 +43,7 @@ struct cli_command {
     bool reads_rows;  /* rows of another machine come from there; those of several are one table */
     bool finds_again; /* of several: who is there is found anew for each statement */
     bool after_reports; /* `probing help` has the commands of plugins before it */
-    /* What it is with some words only: conditions for cli_words_meet(). */
+    /* Flags that hold with some words only: conditions for cli_words_meet(). */
     const char *endless;     /* goes on until it is stopped: lines come as they are */
     const char *runs_there;  /* runs on the machine of its target, not here over a connection */
     const char *one_process; /* takes one process at a time, and why: */

@@ -69,7 +69,7 @@ static size_t head_of(const char *text, size_t size, uint32_t most)
     return at;
 }
 
-/* Where the end begins that takes at most so many columns. */
+/* The start of the longest end that takes at most so many columns. */
 static size_t tail_of(const char *text, size_t size, uint32_t most)
 {
     uint32_t all = fit_columns(text, size), columns;

@@ -206,7 +206,7 @@ static void run_spool(int file)
                       "set PAGER=cat, or TMPDIR to a folder with more room)\n");
 }
 
-/* Where to write what the pager is to read at `to`, which becomes ours. */
+/* The descriptor to write to, for the pager to read at `to`, which becomes ours. */
 static int open_spool(int to)
 {
     int ends[2], file = open_nameless();

@@ -53,8 +53,8 @@ void terminal_say(const char *format, ...) __attribute__((format(printf, 1, 2)))
 bool terminal_may_ask(void);
 bool terminal_agrees(const char *question, bool by_default);
 
-/* Where in what another probing has said on its stderr its last sentence begins, with "probing: ";
- * a line that it quotes is indented.  NULL: it has said none. */
+/* The last sentence of another probing's stderr, which begins with "probing: "; a line that it
+ * quotes is indented.  NULL: there is none. */
 const char *terminal_last_said(const char *text);
 
 /* A name in one line of several: what would begin another one is escaped, too.  Gives room. */

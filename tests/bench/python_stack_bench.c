@@ -96,8 +96,8 @@ static void measure(struct walk *w, const struct walk_thread *t, bool runs, int 
                  done[1], best[1] / best[0], what);
 }
 
-/* What the kernel alone takes to read as much as a stack of 30 that runs: five readings of its
- * pointers and frames, and 30 code objects, of memory that nobody else touches. */
+/* The time that the kernel alone takes to read as much as a running stack of 30 frames: five
+ * readings of its pointers and frames, and 30 code objects, of memory that nobody else touches. */
 static double reads_us(int rounds)
 {
     enum { READINGS = 5, CODES = 30, FRAMES_BYTES = 2880, CODE_BYTES = 144, NOINLINE = 4160 };

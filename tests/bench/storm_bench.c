@@ -28,7 +28,7 @@ static int64_t resident_kb(void)
     return kb;
 }
 
-/* Of all threads named so; the test's own is not among them. */
+/* The time of all threads with this name; the test's own is not among them. */
 static double server_cpu_s(void)
 {
     struct timespec all, mine;

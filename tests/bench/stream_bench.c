@@ -262,7 +262,7 @@ static int add_table(void *arg, const char *schema, const struct probing_table_d
     return store_table_add(arg, schema, d, self, ret);
 }
 
-/* What the clients' process ended with. */
+/* The exit status of the clients' process. */
 static int run_host(int control)
 {
     static const struct probing_column columns[] = {

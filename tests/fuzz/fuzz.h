@@ -28,7 +28,8 @@ size_t fuzz_text(const char *text, uint8_t *data, size_t max);
 
 /* ---- inputs that are files ---- */
 
-/* What a file has that is no hole: an input holds these one after another, cut off at its end. */
+/* The parts of a file that are no holes: an input holds these one after another, cut off at its
+ * end. */
 struct fuzz_part {
     off_t in_file;
     size_t size;

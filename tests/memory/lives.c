@@ -35,7 +35,7 @@
 
 static pthread_key_t key;
 
-/* What libc allocates: a path in `n` bytes. */
+/* A block that libc allocates: a path in `n` bytes. */
 static char *taken(size_t n)
 {
     char *p = getcwd(NULL, n);

@@ -110,7 +110,7 @@ TEST(a_tick_may_be_long)
     WAIT_FOR(stats().local == 0);
 }
 
-/* Of csv, too, whose values may have lines: each message begins with a row. */
+/* Each message begins with a row, also in csv, whose values may have lines. */
 TEST(a_piece_of_csv_begins_with_a_row)
 {
     enum { ROWS = 3000 };

@@ -75,7 +75,7 @@ static void append(struct table *t, int n)
         CHECK_INT(ring_append(t, clock_monotonic(), &cell, 1, NULL, 0), 0);
 }
 
-/* What is there of a table to which ROWS came each minute, `minutes` of them so far. */
+/* Check a table to which ROWS came each minute, `minutes` of them so far. */
 static void check_age(struct table *t, uint64_t minutes, uint64_t keep_minutes, uint64_t at_most)
 {
     struct store_table_stats s;

@@ -29,7 +29,7 @@
 static char root[] = "/tmp/probing-copied-XXXXXX";
 static char directory[64];
 
-/* What the files were at one moment, and the rows that had been appended by then. */
+/* The files as they were at one moment, and the rows that had been appended by then. */
 static struct moment {
     char *data, *rings;
     size_t data_bytes, rings_bytes;

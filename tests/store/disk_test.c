@@ -66,7 +66,7 @@ static void quota_body(void)
         printf("# no quota for btrfs here: not tried\n");
         return;
     }
-    /* What is written by a mapping would be a SIGBUS there, LMDB's lock file too. */
+    /* A write through a mapping would be a SIGBUS there, also to LMDB's lock file. */
     struct store_options o = {.directory = data, .max_bytes = 64 * MB};
     CHECK_INT(tables_new(&tables), 0);
     CHECK_INT(store_create(&o, tables, &store), -ENOTSUP);

@@ -302,7 +302,7 @@ static void *fill_ring(void *arg)
     return NULL;
 }
 
-/* Where the drain is late, whole rings come at once: more than an eighth of what the file holds. */
+/* If the drain is late, whole rings come at once: more than an eighth of what the file holds. */
 static void late_drain_body(void)
 {
     pthread_t other;

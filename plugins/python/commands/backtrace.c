@@ -106,7 +106,7 @@ static void list_threads(struct plugin *p, struct buf *ret)
     end_snapshot(&l, p);
 }
 
-/* What only Python code in the process can tell: it waits for the GIL, for a while. */
+/* Ask Python code in the process for what only it can tell: it waits for the GIL, for a while. */
 static int ask_python(struct plugin *p, const struct backtrace_words *o, struct probing_reply *out)
 {
     char tid[16];

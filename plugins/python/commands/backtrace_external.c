@@ -18,7 +18,7 @@
 #include "internal.h"
 #include "stack/snapshot.h"
 
-/* What a look uses of the other CPython: addresses there, none of which is called or read here. */
+/* Describe the other CPython for a look: addresses there, none of which is called or read here. */
 static const char *describe_process(const struct probing_python_process *p, struct cpython *ret)
 {
     const char *missing = NULL;

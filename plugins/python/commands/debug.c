@@ -223,7 +223,7 @@ struct cpython_method debug_natives[] = {
 
 /* ---- the client's side ---- */
 
-/* What pdb has written since the last time. */
+/* Send what pdb has written since the last time. */
 struct output {
     char *text;
     size_t n;
@@ -288,7 +288,7 @@ static void release_debugger(void)
     (void)pthread_mutex_unlock(&session.lock);
 }
 
-/* Where is it, that it does not come? */
+/* Say where the main thread is, as it does not come. */
 static void say_waits(struct plugin *p, struct probing_reply *out)
 {
     static const char text[] = "The main thread is not in Python code; it is paused as soon as it "

@@ -66,7 +66,7 @@ static uint64_t name_id(PyObject *name)
     return probing_intern(natives_host, text, n < 200 ? n : 200);
 }
 
-/* What is around: a span by its record, or a watched call that began later. */
+/* Set what is around the event: a span by its record, or a watched call that began later. */
 static void set_parent(struct event *e, PyObject *around)
 {
     uint64_t call = trace_inside();

@@ -70,7 +70,7 @@ static bool is_end(const struct gc_generation *all, uintptr_t at)
     return !at || at == (uintptr_t)&all[0] || at == (uintptr_t)&all[1] || at == (uintptr_t)&all[2];
 }
 
-/* Where to go on: behind the last of `ends` that is in a list still; NULL: none is. */
+/* The object to go on from: behind the last of `ends` that is in a list still; NULL: none is. */
 static const struct gc_head *place_of(PyObject *ends)
 {
     for (Py_ssize_t i = natives_py.PyTuple_Size(ends); i-- > 0;) {

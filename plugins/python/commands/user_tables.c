@@ -466,7 +466,8 @@ static PyObject *table_method(PyObject *self, PyObject *args)
 int written_init(struct plugin *p)
 {
     loss = p->host->extension(p->host, PROBING_LOSS_1);
-    /* What an earlier life was asked for and did not make.  Without the lock: it may be a child. */
+    /* Make the tables that an earlier life was asked for and did not make.  Without the lock: this
+     * may be a child. */
     atomic_store_explicit(&on_their_way, 0, memory_order_relaxed);
     return p->host->subscribe(p->host, TOPIC, make_table);
 }

@@ -123,7 +123,7 @@ int ops_add(struct ops *o, const char *name, const char *kind, uint64_t lane, ui
     return 0;
 }
 
-/* Of events that begin at once the longer one is the outer one. */
+/* If two events begin at once, the longer one is the outer one. */
 static int compare_events(const void *a, const void *b)
 {
     const struct event *x = a, *y = b;

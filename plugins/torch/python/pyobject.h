@@ -30,7 +30,7 @@ PyObject *object_of_type(PyObject *type, const char *name);
 int64_t object_number(PyObject *value);
 /* The whole number that a method without arguments gives. */
 int64_t object_ask(PyObject *object, const char *method);
-/* What a dict has under a name, borrowed; NULL: nothing, or it is no dict. */
+/* The value that a dict has under a name, borrowed; NULL: none, or it is no dict. */
 PyObject *object_item(PyObject *dict, const char *name);
 /* The whole number that it has there. */
 int64_t object_number_in(PyObject *dict, const char *name);

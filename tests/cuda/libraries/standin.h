@@ -33,7 +33,7 @@ struct held {
     size_t size, valid;
 };
 
-/* Who wants records: the first by the old interface, the others as subscribers. */
+/* The takers of records: the first by the old interface, the others as subscribers. */
 struct user {
     bool there; /* a subscriber is; by the old interface: something was registered or enabled */
     char name[64];

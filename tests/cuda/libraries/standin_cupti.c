@@ -172,7 +172,7 @@ EXPORT int cuptiActivityDisable(uint32_t kind)
     return rc ? rc : enable(&s.users[0], kind, false);
 }
 
-/* What NVIDIA's header says of them, but as 13.0 does it: without the kind nothing comes. */
+/* As NVIDIA's header has them, but as 13.0 does it: without the kind nothing comes. */
 static int choose(int driver, uint32_t id, bool on)
 {
     if (version()->api < 23 || id >= CALL_IDS) /* CUDA 12.5 */
@@ -279,7 +279,7 @@ static bool has_subscribers(void)
     return version()->api >= 130200;
 }
 
-/* Who is there already: a subscriber, or somebody by the old interface. */
+/* Is there a user already: a subscriber, or somebody by the old interface? */
 static const struct user *first_user(void)
 {
     for (int i = 1; i < USERS; i++)
