@@ -82,7 +82,7 @@ def lie_in_rows(how, data):
 
 
 def lie(how, host, stream, data):
-    """What it says of its members, whoever they are."""
+    """Say this about its members, whoever they are."""
     if how[6:] in ("whose", "nobody", "failed", "type", "name", "rowed"):
         put(DATA, host, stream, lie_in_rows(how, data))
         put(CLOSE, host, stream, struct.pack("<iI", 0, 0) + b"\0")

@@ -182,7 +182,7 @@ class Network:
         assert self.switch.stdout.readline(), self.switch.stderr.read()
 
     def set(self, here=None, there=None, delay_ms=0, jitter_ms=0, loss=0, rate_kbit=0):
-        """Of all ways from machine `here` to `there`; None: of each."""
+        """All ways from machine `here` to `there`; None: from each."""
         everybody = [m.number for m in self.machines]
         pick = lambda m: [m.number] if m else everybody  # noqa: E731
         self.tell(**{"from": pick(here), "to": pick(there), "delay": delay_ms / 1000,

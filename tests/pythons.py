@@ -27,7 +27,7 @@ def version_of(python):
     return ask(python)[0]
 
 
-# What takes long and seldom says more than the rest is for `scons full`, which sets this.
+# Set by `scons full`: tests run that take long and seldom say more than the rest.
 FULL = os.environ.get("PROBING_TEST_FULL") == "1"
 
 

@@ -75,7 +75,7 @@ class Slurm(Job):
         wait_for(ready, lambda: self.shell(1, "sinfo 2>&1; scontrol show node 2>&1").stdout)
 
     def shell(self, number, text, **more):
-        """Of a shell's text there: it has ended."""
+        """Run a shell's text there, until it has ended."""
         return subprocess.run(self.network[number].words("sh", "-c", text),
                               env=self.on(number, **more), stdin=subprocess.DEVNULL,
                               capture_output=True, text=True)

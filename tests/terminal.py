@@ -110,7 +110,7 @@ class Way:
         said = target.probing("config", "server.listen=127.0.0.1:0")
         self.to = int(said.stdout.strip().rsplit(":", 1)[1])
         self.door = socket.create_server(("127.0.0.1", 0))
-        # Who finds the token by itself asks whose port it is: it is ours.
+        # A client that finds the token by itself asks whose port it is: it is ours.
         token, = target.world.data.glob("%d-*/token" % target.pid)
         self.env = {"PROBING_TOKEN": token.read_text().strip()}
         self.address = "127.0.0.1:%d" % self.door.getsockname()[1]

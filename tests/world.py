@@ -38,7 +38,7 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler),
 
 
 def sanitized():
-    """What a process needs in its environment to have libraries with sanitizers loaded."""
+    """Variables that a process needs to have libraries with sanitizers loaded."""
     if BUILD.name != "asan":
         return {}
     found = [subprocess.check_output(["gcc", "-print-file-name=" + name], text=True).strip()
@@ -81,7 +81,7 @@ def wait_for(condition, what, timeout=LIMIT):
 
 
 def said(stream, pattern, timeout=LIMIT):
-    """What a pipe gives until `pattern` (of bytes) is in it; it must not have been read before."""
+    """Read a pipe until `pattern` (of bytes) is in it; it must not have been read before."""
     deadline, text = time.monotonic() + timeout, b""
     while not re.search(pattern, text):
         left = max(0, deadline - time.monotonic())
@@ -256,7 +256,7 @@ class World:
 
 
 def lend(made):
-    """What a fixture yields from: a World for one test, and nothing of it left afterwards."""
+    """A World for one test, for a fixture to yield from; nothing of it is left afterwards."""
     if not CLI.exists() or not CORE.exists():
         pytest.fail("%s is not built: run scons" % CLI)
     yield made

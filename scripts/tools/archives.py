@@ -118,7 +118,7 @@ def deb(files, control, seconds):
 
 
 def build_id(data):
-    """Of an ELF file of 64 bits, as hexadecimal text; "" where it has none."""
+    """The build id of a 64-bit ELF file, as hexadecimal text; "" if it has none."""
     def number(at, size):
         return int.from_bytes(data[at:at + size], "little")
     table, entry, count = number(32, 8), number(54, 2), number(56, 2)

@@ -19,15 +19,15 @@ import packages  # noqa: E402
 # In the order a linker wants them: who needs something stands before who has it.
 LIBRARIES = ("websockets", "z", "lua", "lmdb", "unwind-ptrace", "unwind-generic", "unwind")
 WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup", "strndup")
-# What core/compat puts right in libwebsockets, wherever the server is.
+# Functions of libwebsockets that core/compat puts right, in every program with the server.
 LWS_WRAPPED = ("lws_cancel_service_pt", "lws_close_free_wsi", "lws_ssl_capable_read_no_ssl")
-# What a release calls instead of libc.
+# Objects that a release calls instead of libc.
 COMPAT = ("$BUILD/core/compat/glibc.o", "$BUILD/core/compat/kernel.o")
 # Real libraries before glibc 2.34, empty ones since; so named they load in the right order in both.
 OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
              "-Wl,--pop-state").split()
 
-# Of the compilers that have built it.
+# The versions of the compilers that have built it.
 NEWEST_TRIED = {"gcc": 14, "clang": 14}
 # Before tests in Python: other Pythons and another torch; building one from its sources takes long.
 NEWER = "sh scripts/tools/newer_python.sh %s; PROBING_TEST_TORCH=$$(sh scripts/tools/" \
@@ -41,7 +41,7 @@ def version():
 
 
 def digest_of_sources():
-    """Of all that goes into libprobing.so, the plugins and the command, wherever it is built."""
+    """A digest of all that goes into libprobing.so, the plugins and the command."""
     found = ["SConstruct", "VERSION"]
     for top in ("core", "cli", "sdk", "include", "plugins", "scripts"):
         for folder, folders, names in os.walk(top):

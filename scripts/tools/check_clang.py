@@ -67,7 +67,7 @@ def tidy(path, _):
 
 
 def complaints(judge, paths=()):
-    """Of all sources, or those in paths, in the order of their names."""
+    """Commands of all sources, or those in paths, in the order of their names."""
     chosen = [(f, c) for f, c in sorted(commands().items())
               if not paths or any(f == p or f.startswith(p.rstrip("/") + "/") for p in paths)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:

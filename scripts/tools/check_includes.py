@@ -102,7 +102,7 @@ def within(path, places):
 
 
 def check_door(row, target):
-    """What is wrong with an include that goes past the one header of another room, or None."""
+    """Say what is wrong with an include that goes past the one header of another room, or None."""
     room = "/".join(target.split("/")[:2])
     door = "%s/%s.h" % (room, os.path.basename(room))
     if row == "tests" or not target.startswith("core/") or room in LIBRARIES \
@@ -120,7 +120,7 @@ def check_library(name, path):
 
 
 def check_one(name, quoted, path):
-    """What is wrong with one include, or None."""
+    """Say what is wrong with one include, or None."""
     row, own = house(path)
     if row is None:
         return "the folder %s is not in the table of includes" % own

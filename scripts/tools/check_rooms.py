@@ -126,7 +126,7 @@ VARIABLE = re.compile(r"^(?!static|typedef|extern|#|\}|return)[A-Za-z_][\w \t*]*
 
 
 class Symbols:
-    """Who defines what, and who uses what of whom, in all C of the product."""
+    """Definitions and uses of symbols in all C of the product."""
 
     def __init__(self, paths):
         self.code = {p: blanked(read(p)) for p in paths if p.endswith(".c") and not is_test(p)}

@@ -36,7 +36,7 @@ BANNED = ("strcpy strcat sprintf vsprintf strtok gets atoi atol atof strtol syst
           "fopen fdopen open_memstream").split()
 BANNED_IN = ("core/", "plugins/", "sdk/lib/")
 SIGNAL_IN = ("core/", "sdk/lib/")
-# What a [signal] or [child] function may call beside others of its kind: no lock, no allocation.
+# Calls that a [signal] or [child] function may make beside its kind: no lock, no allocation.
 SIGNAL_SAFE = ("memcpy memset memmove memcmp memchr memrchr strlen strnlen "
                "clock_gettime write read close fcntl syscall sizeof offsetof __builtin_\\w+ "
                "atomic_\\w+ "
@@ -141,7 +141,7 @@ def check_own_header(path, text):
 
 
 def check_test(text):
-    """Of a test in Python.  Sleeping in a loop is waiting for something; other sleeps say why."""
+    """Judge a test in Python.  A sleep in a loop waits for something; other sleeps say why."""
     tree, lines = ast.parse(text), text.split("\n")
     for scope in ast.walk(tree):
         names = [n for n in getattr(scope, "body", ()) if hasattr(n, "name")] \

@@ -245,7 +245,7 @@ class Build:
         self.lib = os.path.join(self.work, "lib")
         self.licenses = os.path.join(self.work, "licenses")
         self.versions = {}
-        # What comes out does not tell in which folder it was made.
+        # The output does not tell in which folder it was made.
         self.cflags = CFLAGS + " -ffile-prefix-map=%s=. -ffile-prefix-map=%s=deps" % (ROOT,
                                                                                       self.work)
         shutil.rmtree(self.work, ignore_errors=True)
@@ -473,7 +473,7 @@ def make_all(b, locks):
 
 
 def recipe():
-    """What a finished folder depends on, as one text."""
+    """All that a finished folder depends on, as one text."""
     compiler = subprocess.run([CC, "--version"], stdout=subprocess.PIPE, check=True).stdout
     data = compiler + (TOOLS + platform.machine()).encode()
     for path in (__file__, LOCK, licenses.__file__, lua_mends.__file__, POLL):

@@ -70,7 +70,7 @@ def stage(folder):
 
 
 class Links(html.parser.HTMLParser):
-    """What a made page leads to, and where others may lead to in it."""
+    """Links of a made page, and the places in it that others may link to."""
 
     def __init__(self, text):
         super().__init__()

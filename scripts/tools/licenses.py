@@ -20,7 +20,7 @@ OF = {
     "libunwind": ("MIT", "https://www.nongnu.org/libunwind/", ["COPYING"]),
 }
 
-# What deps.py changes in them.
+# The changes that deps.py makes in them.
 CHANGED = {
     "lua": "mends of lua_mends.py; ends where it is asked to; texts are compared by their bytes",
     "libwebsockets": "its event pipe is closed with its context",

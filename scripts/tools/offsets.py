@@ -73,7 +73,7 @@ def program(header, prefix):
 
 
 def table(start):
-    """Of the header whose tables' names start so."""
+    """Read the tables whose names start so from their header."""
     with tempfile.TemporaryDirectory() as folder:
         source, binary = os.path.join(folder, "t.c"), os.path.join(folder, "t")
         with open(source, "w") as out:

@@ -40,7 +40,7 @@ TREES = (("lib/probing/scripts", "scripts", "*.lua"),
 PKG_CONFIG = (("probing", "headers for plugins of probing", ""),
               ("probing-client", "ask a process that has probing in it",
                "Libs: -L${prefix}/lib -lprobing_client\n"))
-# What the command writes about itself.
+# Files that the command writes about itself.
 WRITTEN = (("man", "share/man/man1/probing.1"),
            ("completion bash", "share/bash-completion/completions/probing"),
            ("completion zsh", "share/zsh/site-functions/_probing"),
@@ -85,7 +85,7 @@ def write_licenses(target, source, env):
 
 
 def write_sbom(target, source, env):
-    """What is linked in, as CycloneDX 1.5."""
+    """The libraries that are linked in, as CycloneDX 1.5."""
     parts = []
     for name, version, digest, origin in linked_in(env.Dir("$DEPS").abspath):
         part = {"type": "library", "bom-ref": name, "name": name, "version": version,
@@ -184,7 +184,7 @@ def licenses_text(env):
 # ---- install ----
 
 def python_folder(prefix):
-    """Where the system's Python looks for packages below `prefix`."""
+    """The folder below `prefix` in which the system's Python looks for packages."""
     code = "import site; print(*site.getsitepackages(), sep='\\n')"
     asked = subprocess.run(["/usr/bin/python3", "-c", code], stdout=subprocess.PIPE, check=True)
     below = [p for p in asked.stdout.decode().split("\n") if p.startswith(prefix + "/lib/python")]
@@ -291,7 +291,7 @@ def debian_arch(env):
 
 
 def maintainer():
-    """Who packs it, by the variables that Debian's tools know."""
+    """The packager, by the variables that Debian's tools know."""
     return "%s <%s>" % (os.environ.get("DEBFULLNAME", "The probing maintainers"),
                         os.environ.get("DEBEMAIL", "maintainers@probing.invalid"))
 
@@ -404,7 +404,7 @@ def package(env, name, make, files, debug=()):
 
 
 def make_sources(target, source, env):
-    """What git knows of, and in deps/ the pinned tarballs: it builds without a network."""
+    """All files that git knows, and in deps/ the pinned tarballs: it builds without a network."""
     fetched = env.Dir("$BUILD/sources").abspath
     subprocess.run(["/usr/bin/python3", "scripts/tools/deps.py", "--fetch", fetched], check=True)
     listed = subprocess.run(["git", "ls-files", "-z"], stdout=subprocess.PIPE, check=True)

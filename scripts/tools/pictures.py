@@ -39,7 +39,7 @@ def without_slivers(svg):
 
 
 def screen_of(command, seconds):
-    """What a person sees of a command that is left alone for so long."""
+    """The screen of a command that is left alone for so long."""
     import pyte
     screen = pyte.Screen(COLUMNS, LINES)
     stream = pyte.ByteStream(screen)

@@ -46,7 +46,7 @@ SANITIZERS = {
 
 
 class Count:
-    """What came of some tests."""
+    """The results of some tests."""
 
     def __init__(self, passed=0, failed=0, skipped=0):
         self.passed, self.failed, self.skipped = passed, failed, skipped

@@ -12,7 +12,7 @@ set -eu
 
 # Without these nothing is built.
 want="gcc libc6-dev make cmake binutils dpkg-dev scons python3 ca-certificates xz-utils bzip2"
-# What the training loop is made of; venv: for a torch of PyPI's where the distribution has none.
+# Packages of the training loop; venv: for a torch of PyPI's where the distribution has none.
 loop="python3-torch python3-numpy python3-venv libopenblas0-pthread"
 # Without the first two nothing is tested, without the others some tests are skipped and say so.
 check="python3-pytest python3-pytest-xdist g++ clang clang-format-14"

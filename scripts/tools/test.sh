@@ -12,7 +12,7 @@ if [ "${PROBING_SETUP:-1}" != 0 ]; then
     sh scripts/tools/setup.sh --tests || exit 2
 fi
 mkdir -p build
-# What these fetch comes while the processors build.
+# These fetch while the processors build.
 sh scripts/tools/newer_python.sh &
 [ -n "${PROBING_TEST_TORCH:-}" ] || sh scripts/tools/newer_torch.sh >build/torch.path &
 jobs=$(nproc)

@@ -110,7 +110,7 @@ def git(*words):
 
 
 def machine():
-    """What a figure depends on; null where it is not known."""
+    """The things a figure depends on; null where one is not known."""
     memory = first(r"^MemTotal:\s+(\d+) kB", "/proc/meminfo")
     return {
         "cpu": first(r"^model name\s*:(.*)", "/proc/cpuinfo"),

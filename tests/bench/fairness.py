@@ -64,7 +64,7 @@ def deaf(port, token, n):
 
 
 def stuck(port, token, n):
-    """Who is refused asks again after a while; six wait for ever."""
+    """A refused client asks again after a while; six wait for ever."""
     asking = [get(port, token, STUCK) for _ in range(n)]
     print("up", flush=True)
     while True:

@@ -17,7 +17,7 @@ from figures import figure, remark
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
 
-# What the first thread does, and what each of the others does meanwhile.
+# The first thread's work, and what each of the others does meanwhile.
 BODIES = {
     "sleeping": ("time.sleep(600)", "time.sleep(600)"),
     "spinning": ("while True: pass", "while True: pass"),

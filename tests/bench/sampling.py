@@ -89,7 +89,7 @@ class Target:
 
 
 class Result:
-    """What the target did in a `with`, and what the tool adds to it."""
+    """The target's work in a `with`, and what the tool adds to it."""
 
     def __init__(self, target):
         self.target = target

@@ -258,7 +258,7 @@ class Job:
 # ---- a phase ----
 
 def choose(chance, name, who):
-    """What the ranks are told; share: of a step, every: steps."""
+    """Orders to the ranks; share: of a step, every: steps."""
     return {"name": name.split()[-1] if name not in ["load"] + HOST
             else "none", "who": "all" if who is None else [who], "share": chance.uniform(0.2, 0.5),
             "every": chance.randint(12, 25), "objects": chance.choice([300000, 600000, 1000000])}

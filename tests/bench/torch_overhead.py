@@ -58,7 +58,7 @@ def add_hooks(variant):
 
 
 def profiler_of_torch(variant):
-    """What ends it, or None."""
+    """The reason why it ends, or None."""
     if variant != "torch.profiler":
         return None
     import torch

@@ -32,7 +32,7 @@ SHORT_NS = 5e6  # steps below this: a block has more of them
 
 
 def stands():
-    """What is in the classes that the plugin puts hooks in."""
+    """The contents of the classes that the plugin puts hooks in."""
     import torch
     from torch._C import _distributed_c10d as dist
     classes = {torch.nn.Module: "__call__", torch.optim.Optimizer: "_optimizer_step_code",

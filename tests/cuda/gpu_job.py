@@ -182,7 +182,7 @@ class Job:
         assert self.about.startswith("ready"), "it ended before it was ready: " + self.about
 
     def tell(self, line):
-        """What a program of raw_cupti.py says to it."""
+        """The answer of a program of raw_cupti.py."""
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -223,7 +223,7 @@ class Job:
             self.process.wait()
 
     def errors(self):
-        """What the program has said on its standard error."""
+        """The program's text on its standard error."""
         file = Path(self.folder, "stderr")
         return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
 

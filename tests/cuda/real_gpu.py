@@ -79,7 +79,7 @@ def run(check, python, seconds):
 
 
 class Report:
-    """What is printed, also in a file, whose first line says how each check has ended so far."""
+    """The output, also in a file, whose first line says how each check has ended so far."""
 
     def __init__(self, out, checks):
         self.out, self.text, self.stdout = out, "", sys.stdout
@@ -106,7 +106,7 @@ class Report:
 
 
 def pack(folder):
-    """What a machine that has nothing but Python needs."""
+    """The files that a machine with nothing but Python needs."""
     shutil.copytree(ROOT / "build" / "release" / "stripped", folder, dirs_exist_ok=True)
     newest = {}  # of 11, 12, 13.0 and 13.1, 13.2 and later
     for path in glob.glob(str(ROOT / "build" / "cupti" / "*" / "**" / "libcupti.so.*"),

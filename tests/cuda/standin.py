@@ -11,7 +11,7 @@ from world import BUILD, DEBIAN_PYTHON, ROOT, wait_for
 LIBRARIES = BUILD / "tests" / "cuda" / "libraries"
 EVERY = re.findall(r'^    \{"([0-9.]+)", \d+, \{[0-9, ]+\}\},$',
                       (Path(ROOT) / "tests" / "cuda" / "cupti_layouts.h").read_text(), re.M)
-# Of each layout of records one, at least; all of them are read in cupti/record_test.c.
+# At least one record of each layout; all of them are read in cupti/record_test.c.
 VERSIONS = EVERY if os.environ.get("PROBING_TEST_FULL") else ["11.8.87", "12.9.79", "13.5.25"]
 PROGRAM = """
 import ctypes, os, sys, threading, time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages of docs/ tell a reader to type, and what they show him of the answer."""
+"""The commands that the pages of docs/ tell a reader to type, and the answers that they show."""
 import re
 import shlex
 

@@ -187,7 +187,7 @@ def columns(lines):
 
 
 def complaint(shown, code, said, errors):
-    """What is not as the page says, or None."""
+    """The difference from what the page says, or None."""
     shown = [line for line in shown if line.strip() and line.strip() != "..."]
     errors_shown = [line for line in shown if line.startswith(("probing: ", "{\"error"))]
     if code != 0 and not errors_shown:
@@ -202,7 +202,7 @@ def complaint(shown, code, said, errors):
     return None
 
 
-# What is shown there is of another program, or of a job that waits: only that it answers is seen.
+# The page shows another program, or a job that waits: only that it answers is checked.
 OF_OTHERS = r"backtrace|cluster|probing -t \d+ torch|flamegraph|memory|doctor|eval|--version|" \
             r"job:|ssh:|nccl|inject|plugin load|trace |import pyarrow|watch|reason from probing"
 EMPTY = r"comm_stuck|from script\.|watched"  # nothing hangs here, no step is slow; CPython 3.12
@@ -210,7 +210,7 @@ CHANGES = r"plugin|config|inject|script|--mark|attach|detach"
 
 
 def answer(job, said):
-    """What is wrong with it, or None."""
+    """Say what is wrong with it, or None."""
     command = job.here(said.command)
     table = columns(said.shown) is not None
     shown = [line for line in said.shown if table or line.startswith("probing: ")

@@ -16,13 +16,13 @@ A100 = {"uuid": "GPU-8f6d1a2c-0000-0000-0000-000000000001", "name": "NVIDIA A100
 
 
 def devices(n, **changes):
-    """Those of one kind, each with a name of its own."""
+    """Devices of one kind, each with a name of its own."""
     return {str(i): dict(A100, minor=i, uuid="GPU-%08x-0000-0000-0000-000000000000" % (i * 0x1111),
                          bus_id="00000000:%02x:00.0" % (0x10 + i), **changes) for i in range(n)}
 
 
 class Machine:
-    """What the stand-in says; changes count from the next question on."""
+    """The stand-in's answers; changes count from the next question on."""
 
     def __init__(self, world, told, age=""):
         self.folder = world.tmp / "driver"

@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 
-# What steers a terminal, hides or reorders letters; NUL is left out, where C's texts end.
+# Letters that steer a terminal, hide or reorder others; NUL is left out, where C's texts end.
 EVIL = ("\x1b]0;pwned\x07\x1b[2J\x1b[31m\x9b31m\x9d0;x\x9c\r\b\x7f\u202e\u2066\u200f\u061c\u200b"
         "\ufeff\U000e0041\x01\x0e")
 RAW = b"\xff\x9b2J\xc0\x9b\xed\xa0\x80"  # no UTF-8

@@ -33,7 +33,7 @@ class Roots:
         return Path("/proc/%d/root" % self.keeper.pid).joinpath(*[p.lstrip("/") for p in parts])
 
     def words(self, words, uid=0):
-        """What runs there as a user."""
+        """The words that run a program there as a user."""
         user = ["setpriv", "--reuid=%d" % uid, "--regid=%d" % uid, "--clear-groups"] if uid else []
         return ["nsenter", "--target", str(self.keeper.pid), "--mount", "--wd=/", *user,
                 *map(str, words)]

@@ -63,7 +63,7 @@ class Target:
 
 
 def become(uid, drop=None):
-    """What a child does first: be another user, or lose a capability for good."""
+    """A child's first step: be another user, or lose a capability for good."""
     def change():
         if drop is not None:
             assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, drop, 0, 0, 0) == 0
@@ -139,7 +139,7 @@ def threads_of(pid):
 
 
 def test_wheel():
-    """What pip would put where: it runs from there, and so does `PROBING=1`."""
+    """The files that pip would put there: it runs from there, and so does `PROBING=1`."""
     site = "/wheel/lib/python%d.%d/site-packages/" % sys.version_info[:2]
     with zipfile.ZipFile(HOME + "/probing.whl") as packed:
         for name in packed.namelist():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of many targets share: a few ranks with a core, and players that answer badly."""
+"""Shared by the tests of many targets: a few ranks with a core, and players that answer badly."""
 import json
 import os
 import socket
@@ -27,7 +27,7 @@ def start_ranks(world, n, **more):
 
 
 def named(*members):
-    """What stands behind -t for targets, ports and texts."""
+    """The text behind -t for targets, ports and texts."""
     return ",".join(str(m.pid) if hasattr(m, "pid") else str(m) for m in members)
 
 

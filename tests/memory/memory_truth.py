@@ -18,7 +18,7 @@ LIVE = ("select function_name, sum(bytes), sqrt(sum(bytes_error::double * bytes_
 
 
 def let_it_run(target, go, then, *settings):
-    """What it keeps: {function: (bytes, count)}."""
+    """The blocks that it keeps: {function: (bytes, count)}."""
     for setting in settings:
         assert target.probing("config", setting).returncode == 0
     go.touch()

@@ -97,7 +97,7 @@ class Program:
 
 
 def ours(slots):
-    """Those that lead into the plugin, which has no name."""
+    """Slots that lead into the plugin, which has no name."""
     return {key for key, leads_to in slots.items() if leads_to == {""}}
 
 
@@ -396,7 +396,7 @@ def test_an_object_with_an_allocator_of_its_own_keeps_it(world, bound, used):
 
 
 def test_entered_again_after_eject_while_python_allocates(world):
-    """What was kept of a thread's last look at Python was of the plugin before: it crashed."""
+    """A thread's last look at Python was kept from the plugin before: it crashed."""
     target = world.python("keep = []\n"
                           "def a(n): return b(n)\n"
                           "def b(n): return [bytearray(20000 + i) for i in range(n)]\n"

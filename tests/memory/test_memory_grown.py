@@ -11,7 +11,7 @@ import world as shared
 MB = 1 << 20
 FAST = ("-D", "memory.snapshot_interval=1s")
 
-# What is kept is one block that grows: in place or moved by realloc(), or a copy that is longer.
+# One block is kept, and grows: in place or moved by realloc(), or as a longer copy.
 BLOCKS = {
     "extend": ("b = bytearray()\n"
                "def extend(): b.extend(b'x' * 500000)\n", "len(b)"),

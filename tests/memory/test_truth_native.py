@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the memory plugin says is alive is what a program in C knows that it has not freed."""
+"""The memory plugin's live blocks are those that a program in C knows it has not freed."""
 import re
 
 import pytest

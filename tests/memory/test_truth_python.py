@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the memory plugin says is alive is what a program in Python knows that it keeps."""
+"""The memory plugin's live blocks are those that a program in Python knows it keeps."""
 import re
 
 import pytest

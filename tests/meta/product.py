@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests about the project share: where things are, and how to ask a tool."""
+"""Shared by the tests about the project: where things are, and how to ask a tool."""
 import os
 import subprocess
 

@@ -29,7 +29,7 @@ def arrays(text, kind):
 
 
 def declared(root):
-    """What plugins call their tables ("torch.ops"), views and older settings."""
+    """The names that plugins give their tables ("torch.ops"), views and older settings."""
     found = set()
     for path in sources(root, "plugins"):
         text, plugin = code(root, path), path.split("/")[1]

@@ -87,7 +87,7 @@ def test_the_core_takes_no_memory_from_the_programs_allocator():
     assert not {re.sub("@.*", "", line.split()[-1]) for line in lines} & ALLOCATES
 
 
-# What we measure by: core/compat/kernel.c has all of these.
+# The calls that we measure by: core/compat/kernel.c has all of these.
 MEASURES = re.compile(
     r"clock\w*|gettimeofday|times?|ftime|timespec_get|timer\w*|[gs]etitimer|alarm|\w*sleep|p?poll|"
     r"p?select|epoll_\w*wait\d?|\w+_(timed|clock)(wait|\w*lock)|getrusage|getrandom|getentropy|"

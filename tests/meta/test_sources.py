@@ -32,7 +32,7 @@ def test_docs_name_files_that_are_there():
 
 
 def heading_links(text):
-    """What a hosted page makes of its headings."""
+    """The anchors that a hosted page makes of its headings."""
     heads = re.findall(r"^#+ (.*)$", text, flags=re.M)
     return [re.sub(r"[^\w\- ]", "", head.strip().lower()).replace(" ", "-") for head in heads]
 

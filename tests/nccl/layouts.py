@@ -76,7 +76,7 @@ def text(newest):
         for field in (fields + " " + ALL).split():
             a, _, b = field.partition(":")
             lines.append(same_offset(ours, a, theirs, b or a))
-        # What NCCL gives is read up to our size at most.
+        # NCCL's structs are read up to our size at most.
         if version != 5:
             lines.append("_Static_assert(sizeof(%s) == sizeof(%s), \"%s\");" % (ours, theirs, ours))
         profiler = "struct nccl_profiler_v%d" % version, "ncclProfiler_v%d_t" % version

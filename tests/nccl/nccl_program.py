@@ -29,7 +29,7 @@ class Program:
             "the plugin nccl")
 
     def tell(self, *lines):
-        """What it answers to each, without "done"."""
+        """Its answer to each, without "done"."""
         before = len(self.target.output())
         os.write(self.pipe, "".join(line + "\n" for line in lines).encode())
         self.told += len(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of packages share: the packages that were built, and fresh places for them."""
+"""Shared by the tests of packages: the packages that were built, and fresh places for them."""
 import functools
 import os
 import re
@@ -138,7 +138,7 @@ def one_line(text):
 
 
 def starts(home, env=None):
-    """What `PROBING=1` of an environment says; the program runs in any case."""
+    """The answer of `PROBING=1` in an environment; the program runs in any case."""
     code, out, err = run(home / "bin" / "python", "-c", "print('program runs')",
                          env=dict({"PROBING": "1"}, **(env or {})))
     assert code == 0 and out == "program runs\n"

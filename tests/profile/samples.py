@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What samples say, for the profiler's tests."""
+"""Sums of samples, for the profiler's tests."""
 import math
 import re
 import signal

@@ -432,7 +432,7 @@ def ours(pid):
 
 
 def settled(pid, before):
-    """What stayed of ours a while after an eject; "" is nothing."""
+    """Traces of ours that stayed a while after an eject; "": none."""
     end = time.monotonic() + ANSWERS_S
     while True:
         left = ours(pid)

@@ -114,7 +114,7 @@ class Kind:
 
 
 class Tally:
-    """What was seen of one kind of target.  Shared by all workers: `lock`."""
+    """Counts of one kind of target.  Shared by all workers: `lock`."""
 
     def __init__(self):
         self.lock = threading.Lock()

@@ -32,7 +32,7 @@ interval: '0 sec' ;; '1 mon' ;; '-1 mon' ;; '1 year' ;; '03:04:05.678' ;; '-00:0
     '1 day' ;; '29 days' ;; '14 mons' ;; '5 min' ;; '49 hours' ;; '-1 day 36:00:00'
 """)
 
-# Those that never fail.
+# Forms that never fail.
 SAFE = table(r"""
 bigint: ({bigint} % 999 * 0.5)::bigint ;; length({text}) ;; octet_length({text}) ;;
     strpos({text}, {text}) ;; abs({bigint}) ;; position({text} in {text}) ;; ascii({text}) ;;
@@ -122,7 +122,7 @@ interval: -{interval} ;; date_trunc('hour', {interval}) ;; date_trunc('day', {in
     coalesce({interval}, {interval}) ;; greatest({interval}, {interval})
 """)
 
-# Those that may fail, or leave the range.
+# Forms that may fail, or leave the range.
 BOLD = table(r"""
 bigint: {bigint} + {bigint} ;; {bigint} - {bigint} ;; {bigint} * {bigint} ;;
     {bigint} / {bigint} ;; {bigint} % {bigint} ;; {double}::bigint ;; {literal}::bigint ;;

@@ -89,7 +89,7 @@ class Nested(Generator):
         ).replace("%s", call, 1).replace("%s", test)
 
     def condition(self):
-        """Of the select's own rows: often one that hangs on rows around it, or a subquery."""
+        """A condition on the select's rows: often on rows around it, or a subquery."""
         around = {n: k for n, k in self.columns.items() if n not in self.own}
         pairs = [(o, n) for o, kind in self.own.items() for n, k in around.items() if k == kind]
         if pairs and self.likely(0.7):
@@ -152,7 +152,7 @@ class Nested(Generator):
         return "%s %s" % (table, name), {name + "." + c: k for c, k in TABLES[table].items()}
 
     def hidden(self, make):
-        """What stands in from does not see the tables beside it, but the query around."""
+        """An item of `from` does not see the tables beside it, but the query around."""
         self.columns = {n: k for n, k in self.columns.items() if n not in self.own}
         self.own = {}
         return make()

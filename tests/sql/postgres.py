@@ -19,7 +19,7 @@ def find_programs():
 
 
 class Refused(Exception):
-    """What the server says of a statement that it does not answer."""
+    """The server's error for a statement that it does not answer."""
 
 
 class Postgres:

@@ -28,7 +28,7 @@ chance = random.Random(RANK)
 
 
 class Fault:
-    """What this rank does beside training: `name`, and how long or how often."""
+    """This rank's deed beside training: `name`, and how long or how often."""
 
     def __init__(self):
         self.seen, self.said, self.began, self.done = None, {"name": "none"}, 0, False
@@ -72,7 +72,7 @@ class Fault:
             sum(range(100))
 
     def at(self, place, step):
-        """What is done in that place of a step."""
+        """Do it in that place of a step."""
         began = time.monotonic()
         name = self.name
         if name == place and name in ("loader", "sleep"):

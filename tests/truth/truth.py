@@ -62,7 +62,7 @@ class Run:
 
 
 def sample(mode, rate=RATE):
-    """What a Run shall do with its program: take samples of it."""
+    """The task of a Run with its program: take samples of it."""
     def enter(target):
         target.inject()
         for words in (("plugin", "load", "profile"), ("config", "profile.mode=" + mode),

@@ -169,7 +169,7 @@ class Visitor:
         end(self.sock, socket.SHUT_RDWR)
 
     def forward(self):
-        """What the editor sends, until it ends."""
+        """Read what the editor sends, until it ends."""
         try:
             for data in iter(lambda: self.sock.recv(1 << 16), b""):
                 self.inside.sendall(data)

@@ -99,7 +99,7 @@ def modules():
 
 
 def threads():
-    """Those that Python knows; threads of C that never ran Python are not among them."""
+    """Threads that Python knows; threads of C that never ran Python are not among them."""
     for row in thread_rows():  # all at once: a frame that we held would keep its variables alive
         yield row
 
@@ -123,7 +123,7 @@ def thread_rows():
 
 
 def tensors():
-    """Of every torch.Tensor that the collector knows: what it is and where."""
+    """Every torch.Tensor that the collector knows: what it is and where."""
     kind = safe["tensor_class"]()
     if kind is None:
         return

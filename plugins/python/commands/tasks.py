@@ -25,7 +25,7 @@ HELPERS = set()  # code of asyncio's that waits for tasks by a future of its own
 
 
 class Look(object):
-    """What was found until the time was up."""
+    """The tasks that were found until the time was up."""
 
     def __init__(self, seconds):
         self.seconds = seconds
@@ -42,7 +42,7 @@ class Look(object):
             self.found.append(function(thing))
 
     def objects(self, test):
-        """Of all that the interpreter's collector knows."""
+        """Tasks among all objects that the interpreter's collector knows."""
         if self._objects is None:
             self._objects = gc.get_objects()
         return [thing for thing in self._objects if test(type(thing))]
@@ -101,7 +101,7 @@ def open_tasks(things):
 
 
 def all_tasks(asyncio, look):
-    """Of every loop in every thread."""
+    """The tasks of every loop in every thread."""
     found = {}
     for name in "_all_tasks", "_scheduled_tasks", "_eager_tasks":
         tasks = getattr(asyncio.tasks, name, ())
@@ -114,7 +114,7 @@ def all_tasks(asyncio, look):
 
 
 def referent(thing, kinds):
-    """What an iterator that C keeps to itself goes through."""
+    """The object that an iterator, which C keeps to itself, goes through."""
     for other in gc.get_referents(thing):
         if type(other) in kinds or is_a(other, FUTURES):
             return other
@@ -169,7 +169,7 @@ def name_of(task):
 
 
 def wait_of(entry, thing, helper):
-    """What the task waits for: other tasks, or what kind of thing."""
+    """The object that the task waits for: other tasks, or a kind of thing."""
     if thing is None:
         return
     if not is_a(thing, FUTURES):
@@ -230,7 +230,7 @@ def trio_threads():
 
 
 def trio_tasks(look):
-    """Those that have not ended, by trio's own class of them."""
+    """Tasks that have not ended, by trio's own class of them."""
     kind = getattr(sys.modules.get("trio._core._run"), "Task", None)
     return [t for t in look.objects(lambda one: one is kind)
             if getattr(t.coro, "cr_frame", t) is not None] if isinstance(kind, type) else []
@@ -258,7 +258,7 @@ def of_trio(task):
 # ---- greenlets ----
 
 def greenlets(look):
-    """Those that stand in their middle, gevent's too; the one of now is in the thread's stack."""
+    """Greenlets in their middle, gevent's too; the one of now is in the thread's stack."""
     kind = getattr(sys.modules.get("greenlet"), "greenlet", None)
     if not isinstance(kind, type):
         return []
@@ -296,7 +296,7 @@ def groups_of(entries):
 
 
 def in_order(groups):
-    """Those that nobody waits for first, by name; each is followed by what it waits for."""
+    """Tasks that nobody waits for come first, by name; each is followed by what it waits for."""
     waited = {one for group in groups for entry in group for one in entry.awaits}
     groups = sorted(groups, key=lambda g: (all(e.id in waited for e in g), Entry.order(g[0])))
     owner = {entry.id: group for group in groups for entry in group}

@@ -90,7 +90,7 @@ def can_be_watched(function):
 
 
 def inside(found):
-    """What stands inside a decorated function's or method's outside; None: nothing does."""
+    """The function inside a decorated function or method; None: there is none."""
     if safe["is_a"](type(found), staticmethod, classmethod, types.MethodType):
         return found.__func__
     if type(found) is property:
@@ -134,7 +134,7 @@ def plain_function(name, found):
 
 
 class Found(object):
-    """What a name means: a function, or code that functions are made of each time it is run."""
+    """The meaning of a name: a function, or code that makes a new function each time it is run."""
 
     def __init__(self, function, code, notes):
         self.function, self.code, self.notes = function, code, notes
@@ -312,7 +312,7 @@ def member(owner, name):
 
 
 def teller(names, path):
-    """What tells a value: of a variable whose attributes `path` follow, or (names) of a global."""
+    """Read a value: of a variable whose attributes `path` follow, or (names) of a global."""
     def tell(value):
         if names is not None:
             value = names.get(path[0], missing)
@@ -574,7 +574,7 @@ def replaced(slot):
 
 
 def finish(slots):
-    """Of a client that has left: what it should know."""
+    """Note what a client that has left should know."""
     told = []
     for slot in sorted(watched):
         if slots >> slot & 1:

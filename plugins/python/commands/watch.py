@@ -92,7 +92,7 @@ def tell_unhandled(error, trace, thread=None):
 
 
 def around(before, read):
-    """What CPython calls in place of `before`: tells, then goes on as it was."""
+    """The function that CPython calls in place of `before`: it tells, then goes on as before."""
     def hook(*args):
         if mode != OFF:
             try:

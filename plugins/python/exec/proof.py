@@ -33,7 +33,7 @@ VARIABLES = {
 
 
 def column(frame):
-    """Where it stands in its line, from 1; 0: the interpreter does not tell."""
+    """The column of the code in its line, from 1; 0: the interpreter does not tell."""
     positions = getattr(frame.f_code, "co_positions", None)
     for i, position in enumerate(positions() if positions else ()):
         if 2 * i == frame.f_lasti:

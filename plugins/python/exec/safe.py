@@ -139,7 +139,7 @@ def shown(value):
 
 
 def plain(value):
-    """What JSON has: a number, true, false, null; else text."""
+    """A value that JSON has: a number, true, false, null; else text."""
     kind = type(value)
     if value is None or kind is bool or (kind is int and value.bit_length() < 53):
         return value

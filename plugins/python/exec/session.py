@@ -276,7 +276,7 @@ def item_of(value, key):
 
 
 def value_of(node):
-    """What a chain of names, attributes and constant subscripts is; anything else would run."""
+    """The value of a chain of names, attributes and constant subscripts; all else would run."""
     import ast
     if type(node) is ast.Name:
         return eval(node.id, variables)
@@ -315,7 +315,7 @@ def complete(text, out):
 
 
 class Writer(object):
-    """What a tool of ours writes to."""
+    """The stream that a tool of ours writes to."""
 
     def __init__(self, emit):
         self.emit = emit

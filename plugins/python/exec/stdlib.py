@@ -116,7 +116,7 @@ def load(name):
 
 
 def import_name(name, globals=None, locals=None, fromlist=(), level=0):
-    """What stands for __import__ in our code and in the copies."""
+    """The __import__ of our code and of the copies."""
     if level:
         package = globals["__package__"][len(PREFIX):]
         for _ in range(level - 1):

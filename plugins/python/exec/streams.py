@@ -95,7 +95,7 @@ class Stream(object):
 
 
 class Input(Stream):
-    """Of sys.stdin: input() asks for the number of its file, and would read that."""
+    """sys.stdin: input() asks for the number of its file, and would read that."""
 
     def fileno(self):
         if get_ident() in sinks:
@@ -133,7 +133,7 @@ def leave():
 
 
 def restore():
-    """What the program has put there meanwhile stays, and may know ours: then that goes on."""
+    """A stream that the program has put there meanwhile stays, and may use ours: ours goes on."""
     for name in NAMES:
         one = getattr(sys, name, None)
         if isinstance(one, Stream):

@@ -19,7 +19,7 @@ class ProbingError(RuntimeError):
 
 
 def version():
-    """Of a copy that was installed beside it, of the sources in their file."""
+    """The version of a copy that was installed beside it, or of the sources in their file."""
     try:
         from ._version import version as said
         return said
@@ -29,7 +29,7 @@ def version():
 
 
 def _build():
-    """What the files must say: the whole build, or in the sources' tree the version only."""
+    """The build that the files must have: all of it, or in the sources' tree the version only."""
     try:
         from ._version import build
         return build
@@ -88,7 +88,7 @@ def _first(places, what):
 
 
 def _machine(path):
-    """What processor an ELF file is for, "" of another kind of file."""
+    """The processor that an ELF file is for; "" for another kind of file."""
     try:
         with open(path, "rb") as file:
             head = file.read(20)

@@ -79,7 +79,7 @@ class Wire:
             raise Gone("%s (%s)" % (self._fate(), error))
 
     def _fate(self):
-        """What has become of the process behind a stream that has ended, in one sentence."""
+        """One sentence on what became of the process behind a stream that has ended."""
         until, listened = time.monotonic() + LOOK_SECONDS, 0
         while self._process and time.monotonic() < until:
             if identity(self._process[0]) != self._process:

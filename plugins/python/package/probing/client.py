@@ -86,7 +86,7 @@ def connect(target=None, token=None, timeout=30.0):
 
 
 class _Wired:
-    """What has a connection: use it in a `with`, or close() it."""
+    """An object that has a connection: use it in a `with`, or close() it."""
 
     def __enter__(self):
         return self
@@ -166,7 +166,7 @@ class Connection(_Wired):
                       lambda message: [list(_each_row(message, doubles))])
 
     def follow(self, topic):
-        """What scripts publish, as (topic, value); topic: "script.NAME" or "script.*"."""
+        """Messages that scripts publish, as (topic, value); topic: "script.NAME" or "script.*"."""
         return Stream(self._again(), {"follow": topic},
                       lambda message: [(message["event"], message["data"])])
 

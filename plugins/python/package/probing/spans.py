@@ -31,7 +31,7 @@ _encode = _quote = None
 
 
 def attach(native):
-    """What the plugin gives (a dict), or None: it has left."""
+    """The dict that the plugin gives, or None: it has left."""
     global _begin, _end, _event, _miss
     native, missed = native or {}, _miss
     if native or _begin is not None:

@@ -38,7 +38,7 @@ _tables = {}  # by name
 
 
 def attach(native):
-    """What the plugin gives (a dict), or None: it has left."""
+    """The dict that the plugin gives, or None: it has left."""
     global _make, _wait, _tell_early, _was_there
     native = native or {}
     _make, _wait, _tell_early = map(native.get, ("table", "table_wait", "early"))
@@ -84,7 +84,7 @@ class Table(object):
 
 
 def _nothing(columns):
-    """What takes a row's arguments and counts: a wrong name is told without probing too."""
+    """Takes a row's arguments and counts: a wrong name is told without probing, too."""
     rows = itertools.count()
     space = {"_next": rows.__next__}
     exec("def append(%s): _next()" % ", ".join("%s=None" % c[0] for c in columns), space)
