@@ -170,23 +170,23 @@ struct probing_host {
 
 /* ---- what a plugin declares, since 1.1 ---- */
 
-/* Constants, of which the core keeps copies: a plugin that has them needs no code for them.  Those
- * of a plugin that is installed are also read from its file, so that they are known where it has
- * not been loaded: what a view would answer is then empty, and says why.  They must therefore stand
- * in the file as they are: nothing that a constructor fills in. */
+/* Declarations are constants, of which the core keeps copies: a plugin needs no code for them.  The
+ * core also reads them from the file of an installed plugin that is not loaded: a view then answers
+ * no rows and says why.  They must therefore stand in the file as they are; no constructor may fill
+ * them in. */
 
-/* A select under a name.  A bare name may have several definitions, of one plugin or of many: of
- * those whose tables are all there the one that reads the most tables counts, in whatever order the
- * plugins were loaded; of as many, the first by the plugins' names, one plugin's in the order of
- * its list.  The core's stand before all.  It goes on answering when the plugin has stopped, and of
- * a process that is dead. */
+/* A select under a name.  A bare name may have several definitions, by one plugin or by many.  The
+ * one that counts has all its tables and reads the most of them, in whatever order the plugins were
+ * loaded; among equals it is the first by the plugins' names, then in the order of a plugin's list.
+ * The core's own come before all.  A view answers also when the plugin has stopped, and for a dead
+ * process. */
 struct probing_view {
     const char *name; /* "training_logs", or with a schema: "python.profile_capture" */
     const char *sql;  /* a select whose columns have names: no `*` at its top */
     const char *doc;  /* one line */
-    /* A select of one text, why it has no rows though its tables are there, or of no row where that
-     * is not so: it is asked whenever an answer has none, as with a `where` that none meets.  NULL:
-     * nothing can be said. */
+    /* A select of one text that says why the view has no rows though its tables are there, or of no
+     * row if there is nothing to say.  It is asked whenever an answer is empty, also because of a
+     * `where`.  NULL: nothing can be said. */
     const char *why;
 };
 
@@ -200,7 +200,7 @@ struct probing_metric {
     uint32_t unit;    /* PROBING_SECONDS and PROBING_BYTES are told, when the name ends so */
 };
 
-/* Another name of one of the plugin's settings: an older one, or the field's. */
+/* Another name for one of the plugin's settings: an older one, or the field's. */
 struct probing_alias {
     const char *name;    /* "probing.sample_rate"; PROBING_SAMPLE_RATE in the environment */
     const char *setting; /* "sample_rate": one of `config` */
@@ -236,20 +236,20 @@ struct probing_flame {
      *     sql:    ts, thread_id, thread_name, stack_id, value, count (how many samples it is)
      * In both {when} stands for a condition on `ts`.  NULL: `sql` is as above. */
     const char *stacks;
-    /* "mode=cpu": the plugin's setting with which it takes such samples.  Then `--seconds` takes
-     * them: it loads the plugin for so long, and `--rate` is its setting `rate`.  Or NULL. */
+    /* "mode=cpu": the plugin's setting for such samples.  `--seconds` then loads the plugin for
+     * that long with this setting, and `--rate` sets its `rate`.  Or NULL. */
     const char *setting;
     uint64_t flags; /* PROBING_FLAME_DEFAULT: what is drawn where no mode is named; or 0 */
     /* 1.3 ends here. */
-    /* A select of one text, what the picture lacks and why, or of no row where it is whole: "20
-     * threads are not sampled: ...".  {when} as above.  NULL: nothing can be said. */
+    /* A select of one text that says what the picture lacks and why ("20 threads are not sampled:
+     * ..."), or of no row if it is whole.  {when} as above.  NULL: nothing can be said. */
     const char *missing;
     /* 1.4 ends here. */
 };
 enum { PROBING_FLAME_DEFAULT = 1u << 0 };
 
-/* A table that the plugin makes, stored or computed: whoever asks for it where the plugin is not
- * loaded hears which plugin has it.  Since 1.2. */
+/* A table that the plugin makes, stored or computed.  A query for it, where the plugin is not
+ * loaded, fails and names the plugin.  Since 1.2. */
 struct probing_table_name {
     const char *name; /* "cpu.utilization": with its schema */
 };
@@ -275,9 +275,8 @@ struct probing_track {
     const char *newest; /* a select of one time, what --last counts from; NULL: all is shown */
 };
 
-/* A panel of `probing top`, beside threads and functions, asked each time it is drawn: a second at
- * least lies between.  Where its table is not there, or has no rows, nothing is shown.  Since
- * 1.3. */
+/* A panel of `probing top`, beside threads and functions.  It is asked each time it is drawn, at
+ * most once a second.  If its table is not there, or has no rows, nothing is shown.  Since 1.3. */
 struct probing_panel {
     const char *name; /* "modules": ^[a-z][a-z0-9_]*$ */
     const char *doc;  /* what it shows, one line; of a table it stands behind the columns' names */
@@ -288,12 +287,11 @@ struct probing_panel {
 };
 enum { PROBING_LINES = 1, PROBING_COLUMNS = 2 };
 
-/* The most that the plugin takes of one limit of the process while it runs as usual.  A plugin for
- * which too little is left is not loaded, and the answer names the limit: a limit that a plugin
- * meets is met by the program, too.  Where a plugin takes as much as there is room for, this is the
- * least that it can work with.  For a plugin that declares none of them the core reckons with 136
- * MiB of address space, 16 MiB of data, 8 MiB of memory, 32 mappings, 4 descriptors and 2 threads.
- * Since 1.4. */
+/* The most that the plugin takes of one limit of the process while it runs as usual.  If too little
+ * is left, the plugin is not loaded and the error names the limit: a limit that a plugin hits would
+ * hit the program, too.  A plugin that takes as much as there is room for declares the least that
+ * it can work with.  For a plugin that declares none the core assumes 136 MiB of address space, 16
+ * MiB of data, 8 MiB of memory, 32 mappings, 4 descriptors and 2 threads.  Since 1.4. */
 struct probing_resource {
     /* "address_space", "data" (private memory that may be written, stacks too), "memory" (in use),
      * "mappings", "descriptors", "threads", "file_size" (of the largest), "signals" (queued ones,
