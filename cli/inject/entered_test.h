@@ -80,7 +80,7 @@ static pid_t spawn(int (*body)(void))
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Ctrl-C of the tests: it would run for ever */
         _exit(body());
     }
-    nap(20 * NS_PER_MS);
+    wait_ns(20 * NS_PER_MS);
     return pid;
 }
 
@@ -127,7 +127,7 @@ static bool comes_to(pid_t pid, const char *text)
     for (int i = 0; i < 1000; i++) {
         if (lines_of(pid, "status", text) == 1)
             return true;
-        nap(2 * NS_PER_MS);
+        wait_ns(2 * NS_PER_MS);
     }
     return false;
 }
@@ -135,7 +135,7 @@ static bool comes_to(pid_t pid, const char *text)
 static int sleeper(void)
 {
     for (;;)
-        nap(NS_PER_S);
+        wait_ns(NS_PER_S);
     return 0;
 }
 

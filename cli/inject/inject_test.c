@@ -85,7 +85,7 @@ TEST(refuses_with_a_reason)
     pid_t pid = fork();
     if (pid == 0)
         _exit(0);
-    nap(20 * NS_PER_MS);
+    wait_ns(20 * NS_PER_MS);
     o.pid = pid;
     CHECK_INT(inject_into(&o, &r), -ESRCH);
     CHECK(strstr(err_text(), "zombie") != NULL);
@@ -152,7 +152,7 @@ TEST(enters_a_storm_of_malloc)
         pid_t pid = spawn(allocator);
         good += into(pid, &r) == 0;
         CHECK(comes_to(pid, "Threads:\t3"));
-        nap(20 * NS_PER_MS);
+        wait_ns(20 * NS_PER_MS);
         CHECK(alive(pid));
         end(pid);
     }
@@ -178,7 +178,7 @@ static void measure(const char *name, char *const command[])
         for (int k = 0; k < 400 && lines_of(pid, "task/self/nothing", "") == 0; k++) {
             if (lines_of(pid, "maps", "_heapq") || (k > 60 && lines_of(pid, "maps", "libc")))
                 break;
-            nap(2 * NS_PER_MS);
+            wait_ns(2 * NS_PER_MS);
         }
         CHECK_INT(into(pid, &r), 0);
         stopped[i] = r.stopped_ns;

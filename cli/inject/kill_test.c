@@ -185,7 +185,7 @@ static pid_t begin_life(int (*body)(void))
         _exit(body());
     }
     while (page.rounds == 0)
-        nap(NS_PER_MS / 5);
+        wait_ns(NS_PER_MS / 5);
     return pid;
 }
 
@@ -193,7 +193,7 @@ static bool moves(void)
 {
     uint64_t before = page.rounds;
     for (int i = 0; i < PATIENT_MS && page.rounds < before + 2; i++)
-        nap(NS_PER_MS);
+        wait_ns(NS_PER_MS);
     return page.rounds >= before + 2;
 }
 
@@ -248,7 +248,7 @@ static bool kill_after(pid_t target, uint32_t n, uint64_t delay_ns)
         (void)ptrace(PTRACE_SYSCALL, pid, NULL, (void *)(intptr_t)(signal ? WSTOPSIG(status) : 0));
     }
     if (delay_ns)
-        nap(delay_ns);
+        wait_ns(delay_ns);
     (void)kill(pid, SIGKILL);
     while (waitpid(pid, &status, __WALL) == pid && !WIFEXITED(status) && !WIFSIGNALED(status))
         (void)ptrace(PTRACE_CONT, pid, NULL, NULL);
@@ -261,7 +261,7 @@ static bool end_life(pid_t pid)
     int status = -1;
     page.wish = 1;
     for (int i = 0; i < PATIENT_MS && waitpid(pid, &status, WNOHANG) == 0; i++)
-        nap(NS_PER_MS / 10);
+        wait_ns(NS_PER_MS / 10);
     if (CHECK_INT(status, 0) && CHECK_INT(page.interrupted, 0))
         return true;
     (void)kill(pid, SIGKILL);
@@ -275,7 +275,7 @@ static bool one_death(int (*body)(void), uint32_t n, uint64_t delay_ns)
     pid_t pid = begin_life(body);
     bool killed = kill_after(pid, n, delay_ns);
     for (int i = 0; i < PATIENT_MS && traced(pid); i++)
-        nap(NS_PER_MS / 10);
+        wait_ns(NS_PER_MS / 10);
     CHECK(moves());
     if (!end_life(pid))
         printf("# killed after %u calls\n", n);
@@ -353,7 +353,7 @@ TEST(no_helper_stays)
             bool there = helper_is_there(pid);
             seen += there;
             quiet = there ? 0 : quiet + 1;
-            nap(NS_PER_MS);
+            wait_ns(NS_PER_MS);
         }
         CHECK_INT(quiet, 30);
         end_life(pid);

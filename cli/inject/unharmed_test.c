@@ -79,14 +79,14 @@ TEST(ends_no_system_call_early)
         shared[0] = 0;
         pid_t pid = spawn(waiter);
         for (int k = 0; k < 500 && shared[0] == 0; k++)
-            nap(2 * NS_PER_MS);
+            wait_ns(2 * NS_PER_MS);
         CHECK(comes_to(pid, "State:\tS"));
         for (int k = 0; k < 3; k++)
             CHECK_INT(into(pid, &r), 0);
         if (calls[i].wait == in_read)
             CHECK_INT(write(pipes[1], "x", 1), 1);
         for (int k = 0; k < 200 && shared[0] == 1; k++)
-            nap(10 * NS_PER_MS);
+            wait_ns(10 * NS_PER_MS);
         if (shared[0] != 2 || shared[1] != 0)
             printf("# %s gave %s\n", calls[i].name, strerror(shared[1]));
         CHECK_INT(shared[0], 2);
@@ -141,7 +141,7 @@ static void check_goes_on(pid_t pid)
     CHECK(comes_to(pid, "TracerPid:\t0"));
     int before = shared[2];
     for (int i = 0; i < 1000 && shared[2] == before; i++)
-        nap(2 * NS_PER_MS);
+        wait_ns(2 * NS_PER_MS);
     CHECK(alive(pid));
     CHECK(shared[2] != before);
     CHECK_INT(lines_of(pid, "status", "SigBlk:\t0000000000000000"), 1);
@@ -174,13 +174,13 @@ TEST(survives_the_death_of_the_command)
             struct inject_result r;
             _exit(into(pid, &r) < 0);
         }
-        nap((uint64_t)(300 + 200 * i) * NS_PER_US);
+        wait_ns((uint64_t)(300 + 200 * i) * NS_PER_US);
         end(command);
         CHECK(comes_to(pid, "TracerPid:\t0"));
         int settled = 0; /* the next thread may be tried, and the helper be at work */
         for (int k = 0; k < 10000 && settled < 50; k++) {
             settled = whole_or_not_at_all(pid) ? settled + 1 : 0;
-            nap(NS_PER_MS);
+            wait_ns(NS_PER_MS);
         }
         CHECK_INT(settled, 50);
         check_goes_on(pid);
@@ -201,10 +201,10 @@ TEST(survives_the_death_of_the_injector)
             _exit(inject_here(&o, &r) < 0);
         }
         for (int k = 0; k < 500 && !lines_of(pid, "maps", "probing-core"); k++)
-            nap(NS_PER_MS);
-        nap(20 * NS_PER_MS);
+            wait_ns(NS_PER_MS);
+        wait_ns(20 * NS_PER_MS);
         end(injector);
-        nap(300 * NS_PER_MS);
+        wait_ns(300 * NS_PER_MS);
         check_goes_on(pid);
         end(pid);
     }
@@ -239,15 +239,15 @@ TEST(undoes_between_two_stops)
         struct target t = {.pid = pid, .fd = -1, .own_fd = -1, .mem = -1, .result = &r};
         t.timeout_ns = 5 * NS_PER_S;
         t.deadline_ns = clock_monotonic() + t.timeout_ns;
-        CHECK_INT(prepare(&t), 0);
+        CHECK_INT(prepare_thread(&t), 0);
         CHECK_INT(tracee_find(&t), 0);
         CHECK_INT(take_thread(&t), 0);
         CHECK_INT(bring_file(&t, &l, path, sizeof(path)), 0);
         CHECK_INT(lines_of(pid, "status", "TracerPid:\t0"), 1);
         CHECK_INT(descriptors_of(pid), descriptors + 1);
         CHECK(lines_of(pid, "maps", "") > maps);
-        undo(&t);
-        done(&t);
+        undo_entry(&t);
+        close_target(&t);
         (void)pthread_sigmask(SIG_SETMASK, &kept, NULL);
         CHECK_INT(descriptors_of(pid), descriptors);
         CHECK_INT(lines_of(pid, "maps", ""), maps);
