@@ -30,7 +30,7 @@
 #define TIMEOUT_NS (20 * NS_PER_S)
 #define HANG_TIMEOUT_NS (15 * NS_PER_S) /* three times, and looks: what a bad host may cost */
 #define AT_ONCE 16
-#define AT_ONCE_MAX 1024
+#define AT_ONCE_MAX MEMBERS_MAX
 #define AT_ONCE_TEXT "16"
 #define ACTIONS "nodes, status, attach, detach, hang or diff"
 #define LOOKS 3
@@ -84,13 +84,10 @@ static int parse_number(const char *option, const char *value, uint32_t least, u
     return 0;
 }
 
-static int parse_option(void *arg, const char *option, const char *value)
+int cluster_parse_option(void *options, const char *option, const char *value)
 {
-    struct taken *t = arg;
-    struct cluster_options *o = &t->o;
+    struct cluster_options *o = options;
 
-    if (option == NULL)
-        return parse_action(t, value);
     if (strcmp(option, "--job") == 0)
         o->job = value;
     else if (strcmp(option, "--hosts") == 0)
@@ -123,6 +120,13 @@ static int parse_option(void *arg, const char *option, const char *value)
         return cli_take_time(option, value, &o->timeout_ns);
     }
     return 0;
+}
+
+static int parse_word(void *arg, const char *option, const char *value)
+{
+    struct taken *t = arg;
+
+    return option == NULL ? parse_action(t, value) : cluster_parse_option(&t->o, option, value);
 }
 
 static const char *from_environment(const char *name, const char *otherwise)
@@ -449,7 +453,7 @@ int command_cluster(struct target *t, int argc, char **argv)
     taken.o.targets = targets;
     taken.o.rsh = from_environment("PROBING_RSH", LINK_RSH);
     taken.o.program = from_environment("PROBING_REMOTE", "probing");
-    rc = cli_parse(argc, argv, parse_option, &taken);
+    rc = cli_parse(argc, argv, parse_word, &taken);
     if (rc == 0)
         rc = cli_misuse(check_options(&taken));
     if (taken.o.timeout_ns == 0)

@@ -61,6 +61,9 @@ struct cluster_options {
     bool all;             /* diff: what is the same, too */
 };
 
+/* An option of the row, but for the action: for cli_parse(), with struct cluster_options. */
+int cluster_parse_option(void *options, const char *option, const char *value);
+
 /* ---- ranks ---- */
 
 /* Enter or leave the ranks of this machine that are to be, then say how it stands with each. */

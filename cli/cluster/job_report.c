@@ -30,43 +30,24 @@ static bool is_taken_by_none(const char *word)
     return false;
 }
 
-/* Options of `cluster`: whose ranks are meant, and how they are asked.  Others are the report's. */
-static const struct {
-    const char *name, *letter, *value;
-} options[] = {{"--job", "-j", "NAME"},
-               {"--hosts", "-H", "HOSTS"},
-               {"--store", NULL, "HOST:PORT"},
-               {"--rsh", "-e", "COMMAND"},
-               {"--remote-probing", NULL, "COMMAND"},
-               {"--at-once", NULL, "N"},
-               {"--timeout", NULL, "TIME"}};
-#define OPTIONS_N (sizeof(options) / sizeof(options[0]))
-
-/* Which one a word is, OPTIONS_N: none; *ret_value: behind "=", NULL: it is the next word. */
-static size_t option_of(const char *word, const char **ret_value)
-{
-    size_t i = 0;
-
-    *ret_value = NULL;
-    for (; i < OPTIONS_N; i++) {
-        size_t n = strlen(options[i].name);
-        if (strcmp(word, options[i].name) == 0 ||
-            (options[i].letter != NULL && strcmp(word, options[i].letter) == 0))
-            break;
-        if (strncmp(word, options[i].name, n) == 0 && word[n] == '=') {
-            *ret_value = word + n + 1;
-            break;
-        }
-    }
-    return i;
-}
+/* Options of `cluster` that say whose ranks are meant, and how they are asked: others are the
+ * report's. */
+static const struct cli_command asking = {.name = "cluster",
+                                          .options = {{"--job", "-j", "NAME", NULL},
+                                                      {"--hosts", "-H", "HOSTS", NULL},
+                                                      {"--store", NULL, "HOST:PORT", NULL},
+                                                      {"--rsh", "-e", "COMMAND", NULL},
+                                                      {"--remote-probing", NULL, "COMMAND", NULL},
+                                                      {"--at-once", NULL, "N", NULL},
+                                                      {"--timeout", NULL, "TIME", NULL}}};
 
 const struct cli_command *job_report_of(int argc, char **argv, bool (*is_ours)(const char *word))
 {
+    bool with_value;
     int i = 1;
 
-    for (const char *value; i < argc && argv[i][0] == '-'; i++)
-        i += option_of(argv[i], &value) < OPTIONS_N && value == NULL;
+    for (; i < argc && argv[i][0] == '-'; i++)
+        i += cli_option_of(&asking, argv[i], &with_value) && with_value;
     if (i >= argc || !text_is_name(argv[i]) || is_ours(argv[i]))
         return NULL;
     for (const struct cli_command *c = report_commands(is_taken_by_none); c->name != NULL; c++)
@@ -75,63 +56,35 @@ const struct cli_command *job_report_of(int argc, char **argv, bool (*is_ours)(c
     return NULL;
 }
 
-/* The options given to `cluster` about whom it asks. */
-struct asked {
-    struct cluster_options o;
-    struct many_options many;
+/* The words of the report, its name first, and those that are ours.  An option that the report has,
+ * too, is the report's behind its name. */
+struct split_words {
+    char **report, **ours;
+    int n_report, n_ours;
 };
 
-static int take_many_option(const char *name, const char *value, struct many_options *ret)
+static int split_words(const struct cli_command *c, int argc, char **argv, struct split_words *ret)
 {
-    char *words[] = {(char *)(uintptr_t)name, (char *)(uintptr_t)value, NULL}, **argv = words;
-    struct many_options one;
-    int argc = 2;
-    int rc = many_options_take(&argc, &argv, &one);
+    bool named = false, with_value, other;
 
-    ret->at_once = one.at_once > 0 ? one.at_once : ret->at_once;
-    ret->timeout_ns = one.timeout_ns > 0 ? one.timeout_ns : ret->timeout_ns;
-    return rc;
-}
-
-static int take_option(size_t which, const char *value, struct asked *ret)
-{
-    const char **texts[] = {&ret->o.job, &ret->o.hosts, &ret->o.store, &ret->o.rsh,
-                            &ret->o.program};
-
-    if (which >= sizeof(texts) / sizeof(texts[0]))
-        return take_many_option(options[which].name, value, &ret->many);
-    *texts[which] = value;
-    return 0;
-}
-
-/* The words of the report: its name first, without those that are ours.  An option that the report
- * has, too, is the report's behind its name. */
-static int take_words(const struct cli_command *c, int argc, char **argv, char **ret,
-                      struct asked *ret_asked)
-{
-    bool named = false, with_value;
-    int n = 0;
-
-    ret[n++] = (char *)(uintptr_t)c->name;
-    for (int i = 1; i < argc; i++) {
-        const char *value;
-        size_t which = option_of(argv[i], &value);
-        if (which == OPTIONS_N || (named && cli_option_of(c, argv[i], &with_value))) {
-            if (named || strcmp(argv[i], c->name) != 0)
-                ret[n++] = argv[i];
-            else
-                named = true;
-            continue;
+    *ret = (struct split_words){.report = calloc((size_t)argc + 1, sizeof(char *)),
+                                .ours = calloc((size_t)argc + 1, sizeof(char *))};
+    if (ret->report == NULL || ret->ours == NULL)
+        return err_set(-ENOMEM, "no memory for the arguments");
+    ret->report[ret->n_report++] = (char *)(uintptr_t)c->name;
+    ret->ours[ret->n_ours++] = argv[0];
+    for (int i = 1; i < argc; i++)
+        if (cli_option_of(&asking, argv[i], &with_value) &&
+            !(named && cli_option_of(c, argv[i], &other))) {
+            ret->ours[ret->n_ours++] = argv[i];
+            if (with_value && i + 1 < argc)
+                ret->ours[ret->n_ours++] = argv[++i];
+        } else if (named || strcmp(argv[i], c->name) != 0) {
+            ret->report[ret->n_report++] = argv[i];
+        } else {
+            named = true;
         }
-        if (value == NULL && i + 1 == argc)
-            return err_set(-EINVAL, "option %s needs a value: %s %s", argv[i], options[which].name,
-                           options[which].value);
-        int rc = take_option(which, value != NULL ? value : argv[++i], ret_asked);
-        if (rc < 0)
-            return rc;
-    }
-    ret[n] = NULL;
-    return n;
+    return 0;
 }
 
 /* Find the job where nobody has named one: the only one here. */
@@ -160,14 +113,14 @@ static int find_job(char *ret, size_t size)
 }
 
 /* "job:NAME,ssh:n1/job:NAME": this machine where it is one of them and has ranks of the job. */
-static int name_targets(const struct asked *asked, const char *job, struct buf *ret)
+static int name_targets(const struct cluster_options *o, const char *job, struct buf *ret)
 {
     struct hosts hosts = {.n = 0};
     struct ranks ranks = {.n = 0};
     bool here;
-    int rc = cluster_hosts(&asked->o, &hosts, &here);
+    int rc = cluster_hosts(o, &hosts, &here);
 
-    if (rc == 0 && here && asked->o.hosts != NULL) {
+    if (rc == 0 && here && o->hosts != NULL) {
         rc = job_find_ranks(job, &ranks);
         here = ranks.n > 0 || hosts.n == 0;
     }
@@ -182,44 +135,48 @@ static int name_targets(const struct asked *asked, const char *job, struct buf *
     return rc < 0 ? rc : ret->failed;
 }
 
-static int run_on(const struct cli_command *c, const char *targets, const struct asked *asked,
-                  int n, char **words)
+static int run_on(const struct cli_command *c, const char *targets, const struct cluster_options *o,
+                  const struct split_words *words)
 {
+    const struct many_options many = {.at_once = o->at_once, .timeout_ns = o->timeout_ns};
+    struct cluster_options named = *o;
     struct buf text;
     char job[JOB_NAME_BYTES];
     int rc = 0;
 
+    named.timeout_ns = o->timeout_ns > 0 ? o->timeout_ns : TORCH_STORE_TIMEOUT_NS;
     buf_init(&text, TARGET_BYTES);
-    if (targets != NULL && (asked->o.job != NULL || asked->o.hosts != NULL))
+    if (targets != NULL && (o->job != NULL || o->hosts != NULL))
         rc = cli_misuse(
             err_set(-EINVAL, "cluster %s takes targets (-t), or a job (--job, --hosts)", c->name));
-    else if (targets == NULL && asked->o.job == NULL)
+    else if (targets == NULL && o->job == NULL)
         rc = find_job(job, sizeof(job));
     else if (targets == NULL)
-        (void)snprintf(job, sizeof(job), "%s", asked->o.job);
+        (void)snprintf(job, sizeof(job), "%s", o->job);
     if (rc == 0 && targets == NULL)
-        rc = name_targets(asked, job, &text);
+        rc = name_targets(&named, job, &text);
     if (rc == 0)
-        rc = many_run(targets != NULL ? targets : buf_text(&text), &asked->many, c, n, words);
+        rc = many_run(targets != NULL ? targets : buf_text(&text), &many, c, words->n_report,
+                      words->report);
     buf_done(&text);
     return rc;
 }
 
 int job_report_run(const struct cli_command *c, const char *targets, int argc, char **argv)
 {
-    struct asked asked = {.o = {.at_once = 0}};
-    char **words = calloc((size_t)argc + 1, sizeof(*words));
+    struct cluster_options o = {.at_once = 0};
+    struct split_words words;
+    int rc = split_words(c, argc, argv, &words);
 
-    if (words == NULL)
-        return err_set(-ENOMEM, "no memory for the arguments");
-    int n = take_words(c, argc, argv, words, &asked);
-    int rc = n < 0 ? cli_misuse(n) : 0;
-    asked.o.timeout_ns = asked.many.timeout_ns > 0 ? asked.many.timeout_ns : TORCH_STORE_TIMEOUT_NS;
+    cli_args_of(&asking);
+    if (rc == 0)
+        rc = cli_parse(words.n_ours, words.ours, cluster_parse_option, &o);
     if (rc == 0) {
-        link_configure(asked.o.rsh, asked.o.program, /* degree= */ 0);
-        rc = run_on(c, targets, &asked, n, words);
+        link_configure(o.rsh, o.program, /* degree= */ 0);
+        rc = run_on(c, targets, &o, &words);
     }
-    free(words);
+    free(words.report);
+    free(words.ours);
     return rc;
 }
 

@@ -13,7 +13,6 @@
 
 #include "cli/commands/backtrace/backtrace_crash.h"
 #include "cli/commands/commands.h"
-#include "cli/target/apart.h"
 #include "cli/target/auth_token.h"
 #include "cli/target/core_lookup.h"
 #include "cli/target/datadir.h"
@@ -26,7 +25,6 @@
 #include "core/datadir/datadir.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/json.h"
-#include "sdk/lib/proc/proc_file.h"
 
 #define JSON_LINE_BYTES 16384
 
@@ -129,28 +127,21 @@ static void describe(struct listing *l, pid_t pid, const struct datadir *d,
     l->shown++;
 }
 
+static int list_living_one(void *arg, pid_t pid, const char *directory)
+{
+    const char *inside = strstr(directory, "/root/");
+    struct datadir d;
+
+    if (datadir_open(directory, DATADIR_ANY, &d) == 0)
+        describe(arg, pid, &d, inside != NULL ? inside + 5 : directory);
+    datadir_close(&d);
+    return 0;
+}
+
 static int list_living(struct listing *l)
 {
-    struct proc_numbers all;
-    struct proc_number one;
-    int rc = proc_numbers_open(&all, "/proc");
+    int rc = directory_each_living(list_living_one, l);
 
-    if (rc < 0)
-        return err_set(rc, "cannot read /proc: %s", strerror(-rc));
-    while (rc == 0 && !cli_interrupted && proc_numbers_next(&all, &one)) {
-        pid_t pid = (pid_t)one.value;
-        char directory[4096];
-        int r = directory_of(pid, directory, sizeof(directory));
-        rc = apart_pass_over(pid, r, "it is left out");
-        if (r == 0) {
-            char *inside = strstr(directory, "/root/");
-            struct datadir d;
-            if (datadir_open(directory, DATADIR_ANY, &d) == 0)
-                describe(l, pid, &d, inside != NULL ? inside + 5 : directory);
-            datadir_close(&d);
-        }
-    }
-    proc_numbers_close(&all);
     if (rc == 0 && l->shown == 0 && !l->json)
         puts("no process of yours has a probing core in it; enter one with: probing -t <pid> "
              "inject");

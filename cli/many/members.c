@@ -27,7 +27,6 @@
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/hash.h"
-#include "sdk/lib/proc/proc_file.h"
 #include "sdk/lib/rank_ranges.h"
 
 #define NAME_BYTES 4096 /* of one process: PATH_MAX */
@@ -233,23 +232,13 @@ int find_add(struct find *f, const char *text)
 
 /* ---- words and lists ---- */
 
-static int add_all(struct find *f)
+static int add_living(void *arg, pid_t pid, const char *directory)
 {
-    struct proc_numbers all;
-    struct proc_number one;
-    char directory[4096], text[24];
-    int rc = proc_numbers_open(&all, "/proc");
+    char text[24];
 
-    if (rc < 0)
-        return err_set(rc, "cannot read /proc: %s", strerror(-rc));
-    while (rc == 0 && !cli_interrupted && proc_numbers_next(&all, &one)) {
-        pid_t pid = (pid_t)one.value;
-        int looked = pid != getpid() ? directory_of(pid, directory, sizeof(directory)) : -ENOENT;
-        (void)snprintf(text, sizeof(text), "%d", (int)pid);
-        rc = looked < 0 ? apart_pass_over(pid, looked, "it is left out") : find_add(f, text);
-    }
-    proc_numbers_close(&all);
-    return rc;
+    (void)directory;
+    (void)snprintf(text, sizeof(text), "%d", (int)pid);
+    return pid != getpid() ? find_add(arg, text) : 0;
 }
 
 static int add_item(struct find *f, char *item)
@@ -259,7 +248,7 @@ static int add_item(struct find *f, char *item)
     if (remote_name_read(item, &remote))
         return find_add_remote(f, item);
     if (strcmp(item, "all") == 0)
-        return add_all(f);
+        return directory_each_living(add_living, f);
     if (strncmp(item, JOB, sizeof(JOB) - 1) == 0) {
         unmark_name(item);
         return find_add_job(f, item + sizeof(JOB) - 1);

@@ -33,6 +33,7 @@
 #include "sdk/lib/buf.h"
 #include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/maps.h"
+#include "sdk/lib/proc/proc_file.h"
 #include "sdk/lib/proc/task.h"
 
 #define ANSWER_NS (10 * NS_PER_S) /* of a command that only says something */
@@ -200,6 +201,24 @@ static bool has_core(pid_t pid, bool *ret_answers)
     proc_numbers_close(&all);
     *ret_answers = answers;
     return lives;
+}
+
+int directory_each_living(int (*fn)(void *arg, pid_t pid, const char *directory), void *arg)
+{
+    char directory[4096];
+    struct proc_numbers all;
+    struct proc_number one;
+    int rc = proc_numbers_open(&all, "/proc");
+
+    if (rc < 0)
+        return err_set(rc, "cannot read /proc: %s", strerror(-rc));
+    while (rc == 0 && !cli_interrupted && proc_numbers_next(&all, &one)) {
+        pid_t pid = (pid_t)one.value;
+        int looked = directory_of(pid, directory, sizeof(directory));
+        rc = looked < 0 ? apart_pass_over(pid, looked, "it is left out") : fn(arg, pid, directory);
+    }
+    proc_numbers_close(&all);
+    return rc;
 }
 
 int directory_await(pid_t pid, char *ret, size_t size)

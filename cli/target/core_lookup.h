@@ -18,6 +18,9 @@ struct probing_client;
 /* The data directory of a living process, by its mapped data file.  -ENOENT: no core answers in it;
  * *ret is "", or the directory of one that starts; -ETIMEDOUT: the process did not let us look. */
 int directory_of(pid_t pid, char *ret, size_t size);
+/* Give fn each process of this machine that a core answers in, until it gives below 0.  One that
+ * cannot be looked at is left out, and named. */
+int directory_each_living(int (*fn)(void *arg, pid_t pid, const char *directory), void *arg);
 /* The same; one that starts is waited for, some seconds. */
 int directory_await(pid_t pid, char *ret, size_t size);
 /* Is it the user who owns what that process makes (sdk/lib/proc/identity.h)? */
