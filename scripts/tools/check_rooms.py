@@ -147,7 +147,8 @@ class Symbols:
 
 
 def same_link(path, other):
-    """Can one be linked to the other?  A plugin's names are its own, and so are its report's."""
+    """May one use a name of the other?  A plugin's names are its own, and so are its report's,
+    which runs in the command's process."""
     plugins = "plugins/"
     if not path.startswith(plugins) and not other.startswith(plugins):
         return True

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "report.h"
-#include "stragglers.h"
+#include "stragglers/stragglers.h"
 
 #define WINDOW_NS UINT64_C(60000000000)
 #define WATCH_NS UINT64_C(2000000000)

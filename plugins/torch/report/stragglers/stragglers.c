@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers.c - `probing cluster stragglers`: which rank of a job is late,
+ * plugins/torch/report/stragglers/stragglers.c - `probing cluster stragglers`: which rank of a job is late,
  * since when, and by what sign.
  *
  * One thread.  All of it comes from tables, of the living and the dead.
@@ -45,7 +45,7 @@ static int judge_all(const struct straggler_job *j, struct judge_report *ret)
                                      .n_links = j->n_links,
                                      .n_nodes = j->n_nodes,
                                      .stages = j->stages};
-    judge(&judged, ret);
+    judge_ranks(&judged, ret);
     return ret->outcome == JUDGE_NO_MEMORY
                ? report_fail(j->o->api, -ENOMEM, "no memory to compare %u ranks", j->n_judged)
                : 0;

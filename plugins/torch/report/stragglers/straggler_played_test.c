@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_played_test.c - jobs of 8 and 1,024 ranks that are played: 50 with
+ * plugins/torch/report/stragglers/straggler_played_test.c - jobs of 8 and 1,024 ranks that are played: 50 with
  * a fault, of which 45 at least must have their rank named first, and 50 healthy ones, about which
  * nothing may be said.
  *
@@ -212,7 +212,7 @@ static void judge_played(struct played *p, struct judge_report *ret)
                                 .backwards = p->backwards,
                                 .waits = p->waits,
                                 .n_backwards = p->n_backwards};
-    judge(&j, ret);
+    judge_ranks(&j, ret);
     free(p->steps);
     free(p->numbers);
     free(p->signs);

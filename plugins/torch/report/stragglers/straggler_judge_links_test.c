@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_judge_links_test.c - who is behind a bad cable: small jobs whose
+ * plugins/torch/report/stragglers/straggler_judge_links_test.c - who is behind a bad cable: small jobs whose
  * ranks come in time, and communicate for long.
  */
 #include "straggler_judge.h"
@@ -42,7 +42,7 @@ static void usual_job(struct job *job)
 static struct judge_report judged(const struct job *job)
 {
     struct judge_report ret;
-    judge(&job->j, &ret);
+    judge_ranks(&job->j, &ret);
     return ret;
 }
 

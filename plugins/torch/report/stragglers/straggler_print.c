@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_print.c - who is late, since when and by what sign, as text and as
+ * plugins/torch/report/stragglers/straggler_print.c - who is late, since when and by what sign, as text and as
  * JSON.
  *
  * One thread.

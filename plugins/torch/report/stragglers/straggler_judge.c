@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_judge.c - see straggler_judge.h.
+ * plugins/torch/report/stragglers/straggler_judge.c - see straggler_judge.h.
  *
  * Pure; one thread.
  */
@@ -574,7 +574,7 @@ static void judge_compared(struct work *w)
     ret->outcome = !there ? JUDGE_NO_MEMORY : ret->n_found > 0 ? JUDGE_NAMED : JUDGE_SILENT;
 }
 
-void judge(const struct judge_job *j, struct judge_report *ret)
+void judge_ranks(const struct judge_job *j, struct judge_report *ret)
 {
     struct work w = {.ret = ret};
     *ret = (struct judge_report){.outcome = JUDGE_FEW_STEPS};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_judge_test.c - who is late: small jobs written down by hand.
+ * plugins/torch/report/stragglers/straggler_judge_test.c - who is late: small jobs written down by hand.
  *
  * Jobs with noise and waits are played in straggler_played_test.c, bad links are in
  * straggler_judge_links_test.c.
@@ -58,7 +58,7 @@ static void make_late(struct job *job, uint32_t rank, uint32_t step, enum judge_
 static struct judge_report judged(const struct job *job)
 {
     struct judge_report ret;
-    judge(&job->j, &ret);
+    judge_ranks(&job->j, &ret);
     return ret;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers.h - `probing cluster stragglers`: what is read of the ranks of a
+ * plugins/torch/report/stragglers/stragglers.h - `probing cluster stragglers`: what is read of the ranks of a
  * job, and how it is shown.
  *
  * One thread, of the command.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_frontier.h - how late each rank is in each step, and in which part
+ * plugins/torch/report/stragglers/straggler_frontier.h - how late each rank is in each step, and in which part
  * it fell behind.
  *
  * Pure; one thread.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_read.c - steps of all ranks of a job, lined up.
+ * plugins/torch/report/stragglers/straggler_read.c - steps of all ranks of a job, lined up.
  *
  * One thread.  Two things are asked for: the newest steps, whole; and of an hour before those only
  * steps that took long.  A rank that comes late makes a step long for all, so a stall once an hour

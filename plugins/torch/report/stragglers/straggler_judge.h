@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_judge.h - which rank of a job comes late, by the parts of each
+ * plugins/torch/report/stragglers/straggler_judge.h - which rank of a job comes late, by the parts of each
  * rank's steps.
  *
  * Pure: numbers in, findings out; one thread.  No clock is compared with another one.  All times
@@ -163,7 +163,7 @@ struct judge_report {
     bool other_waits; /* ranks wait for each other in PART_OTHER (a GPU is read there) */
 };
 
-void judge(const struct judge_job *j, struct judge_report *ret);
+void judge_ranks(const struct judge_job *j, struct judge_report *ret);
 
 /* Which of a rank's signs set it apart: more than the middle one of the ranks by half of that, by
  * four sigma of how ranks differ, and by what is worth telling. */

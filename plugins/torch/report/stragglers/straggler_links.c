@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_links.c - what lies between the machines of a job, out of the
+ * plugins/torch/report/stragglers/straggler_links.c - what lies between the machines of a job, out of the
  * ranks' TCP connections (net.peers of plugin system).
  *
  * One thread.  A rank is known by the addresses that its own connections have at their near end: so

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_frontier.c - see straggler_frontier.h.
+ * plugins/torch/report/stragglers/straggler_frontier.c - see straggler_frontier.h.
  *
  * Pure; one thread.
  */

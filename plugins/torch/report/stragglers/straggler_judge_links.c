@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/straggler_judge_links.c - which machine of a job is behind a slow or lossy
+ * plugins/torch/report/stragglers/straggler_judge_links.c - which machine of a job is behind a slow or lossy
  * cable, by what lies between each two of them: see straggler_judge.h.
  *
  * Pure; one thread.  A link is known at both its ends, so a slow one is a sign of both.  Links that
