@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_frontier.h - how late each rank is in each step, and in which part
- * it fell behind.
+ * plugins/torch/report/stragglers/straggler_frontier.h - how late each rank is in each step, and in
+ * which part it fell behind.
  *
  * Pure; one thread.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_judge.h - which rank of a job comes late, by the parts of each
- * rank's steps.
+ * plugins/torch/report/stragglers/straggler_judge.h - which rank of a job comes late, by the parts
+ * of each rank's steps.
  *
  * Pure: numbers in, findings out; one thread.  No clock is compared with another one.  All times
  * are seconds of one rank's own clock, counted from what all ranks share: the end of the collective

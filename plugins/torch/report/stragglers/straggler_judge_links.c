@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_judge_links.c - which machine of a job is behind a slow or lossy
- * cable, by what lies between each two of them: see straggler_judge.h.
+ * plugins/torch/report/stragglers/straggler_judge_links.c - which machine of a job is behind a slow
+ * or lossy cable, by what lies between each two of them: see straggler_judge.h.
  *
  * Pure; one thread.  A link is known at both its ends, so a slow one is a sign of both.  Links that
  * are bad are taken away: who then reaches nobody any more is behind them.

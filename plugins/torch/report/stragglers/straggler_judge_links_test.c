@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_judge_links_test.c - who is behind a bad cable: small jobs whose
- * ranks come in time, and communicate for long.
+ * plugins/torch/report/stragglers/straggler_judge_links_test.c - who is behind a bad cable: small
+ * jobs whose ranks come in time, and communicate for long.
  */
 #include "straggler_judge.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_judge_signs.c - which signs of its process and its host set a rank
- * apart, and which of them say that it slows communication down: see straggler_judge.h.
+ * plugins/torch/report/stragglers/straggler_judge_signs.c - which signs of its process and its host
+ * set a rank apart, and which of them say that it slows communication down: see straggler_judge.h.
  *
  * Pure; one thread.
  */

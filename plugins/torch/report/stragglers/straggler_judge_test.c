@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_judge_test.c - who is late: small jobs written down by hand.
+ * plugins/torch/report/stragglers/straggler_judge_test.c - who is late: small jobs written down by
+ * hand.
  *
  * Jobs with noise and waits are played in straggler_played_test.c, bad links are in
  * straggler_judge_links_test.c.

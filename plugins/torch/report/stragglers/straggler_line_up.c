@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_line_up.c - whose step is whose: ranks count their steps from when
- * plugin torch came to them, so their numbers may be apart.
+ * plugins/torch/report/stragglers/straggler_line_up.c - whose step is whose: ranks count their
+ * steps from when plugin torch came to them, so their numbers may be apart.
  *
  * Pure; one thread.
  */

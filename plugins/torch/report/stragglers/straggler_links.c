@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_links.c - what lies between the machines of a job, out of the
- * ranks' TCP connections (net.peers of plugin system).
+ * plugins/torch/report/stragglers/straggler_links.c - what lies between the machines of a job, out
+ * of the ranks' TCP connections (net.peers of plugin system).
  *
  * One thread.  A rank is known by the addresses that its own connections have at their near end: so
  * whoever has such an address at the far end talks to it.  What else ranks talk to (a store, a

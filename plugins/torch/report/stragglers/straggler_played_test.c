@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_played_test.c - jobs of 8 and 1,024 ranks that are played: 50 with
- * a fault, of which 45 at least must have their rank named first, and 50 healthy ones, about which
- * nothing may be said.
+ * plugins/torch/report/stragglers/straggler_played_test.c - jobs of 8 and 1,024 ranks that are
+ * played: 50 with a fault, of which 45 at least must have their rank named first, and 50 healthy
+ * ones, about which nothing may be said.
  *
  * A rank is played by its clock: it goes through the parts of its step, waits for the others where
  * its kind of loop does, and goes on when the last one has come.  So waits are what they are in a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_print.c - who is late, since when and by what sign, as text and as
- * JSON.
+ * plugins/torch/report/stragglers/straggler_print.c - who is late, since when and by what sign, as
+ * text and as JSON.
  *
  * One thread.
  */

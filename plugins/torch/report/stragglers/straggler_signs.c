@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/straggler_signs.c - what else was different on a rank: signs of its host and
- * its process, and backwards whose own time torch has measured.
+ * plugins/torch/report/stragglers/straggler_signs.c - what else was different on a rank: signs of
+ * its host and its process, and backwards whose own time torch has measured.
  *
  * One thread.  Tables that are not there leave signs unknown, which is no sign.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/stragglers.c - `probing cluster stragglers`: which rank of a job is late,
- * since when, and by what sign.
+ * plugins/torch/report/stragglers/stragglers.c - `probing cluster stragglers`: which rank of a job
+ * is late, since when, and by what sign.
  *
  * One thread.  All of it comes from tables, of the living and the dead.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/report/stragglers/stragglers.h - `probing cluster stragglers`: what is read of the ranks of a
- * job, and how it is shown.
+ * plugins/torch/report/stragglers/stragglers.h - `probing cluster stragglers`: what is read of the
+ * ranks of a job, and how it is shown.
  *
  * One thread, of the command.
  *
