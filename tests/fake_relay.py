@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 MAGIC = b"\n\x01probing-relay\x01\n"
-HELLO, LOST, OPEN, RUN, DATA, CLOSE, PING, PONG, MERGE = 1, 4, 5, 6, 8, 10, 11, 12, 13
+HELLO, LOST, OPEN, RUN, DATA, CLOSE, PING, PONG, MERGE = 1, 4, 5, 6, 7, 9, 10, 11, 12
 
 
 def put(kind, host, stream, data=b"", channel=0):
@@ -126,7 +126,7 @@ def main():
         if kind == HELLO:
             said = build() if how.startswith("merge-") else b"0.0.1"
             put(HELLO, host, 0,
-                struct.pack("<I", 99 if how == "old" else 1) + said + b"\0liar\0")
+                struct.pack("<I", 99 if how == "old" else 2) + said + b"\0liar\0")
         elif kind == PING:
             put(PONG, host, 0, data + data)
         elif kind == MERGE:

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/broker.c - see broker.h: what our side asks for becomes frames, and what comes back
- * goes to the descriptors that came with the question.
+ * cli/link/broker.c - see broker.h: requests become frames, and what comes back goes to the
+ * descriptors that came with them.
  *
- * One thread, in a process of its own, which ends with those who ask.  A relay that sends more than
- * it may, or what nobody asked for, costs its own hosts.
+ * One thread.
  */
 #include "cli/link/broker.h"
 
@@ -14,16 +13,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/link/host_clock.h"
+#include "cli/link/pass_descriptors.h"
 #include "cli/link/relay_tree.h"
 #include "cli/link/spawn.h"
 #include "cli/link/stream.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/version.h"
 #include "sdk/lib/array.h"
 
 #define SLOTS 65536                       /* streams at a time: the low half of their ids */
@@ -47,31 +47,15 @@ struct answer_wait {
     int fd;
 };
 
-struct exchange {
-    int control;
-    struct tree tree;
-    struct tree_how how;
-    struct buf rsh, program, names;
-    struct peer *peers;
-    uint32_t n_peers, room_peers;
-    struct request **slots;
-    uint32_t n_slots, generation;
-    struct answer_wait *waits;
-    uint32_t n_waits;
-    struct pollfd *polls;
-    uint32_t room_polls;
-    struct wire up; /* frames on their way down, which tree_send() takes */
-};
-
 /* ---- requests ---- */
 
-static void request_free(struct exchange *x, struct request *r)
+static void request_free(struct broker *b, struct request *r)
 {
     uint32_t slot = r->stream.id % SLOTS;
 
-    x->slots[slot] = NULL;
-    while (x->n_slots > 0 && x->slots[x->n_slots - 1] == NULL)
-        x->n_slots--;
+    b->slots[slot] = NULL;
+    while (b->n_slots > 0 && b->slots[b->n_slots - 1] == NULL)
+        b->n_slots--;
     stream_end(&r->stream);
     if (r->end != -1)
         (void)close(r->end);
@@ -79,9 +63,9 @@ static void request_free(struct exchange *x, struct request *r)
     free(r);
 }
 
-static void send_down(struct exchange *x, const struct frame *f)
+static void send_down(struct broker *b, const struct frame *f)
 {
-    (void)tree_send(&x->tree, f);
+    (void)tree_send(&b->tree, f);
 }
 
 /* Its last words; its bytes may still be on their way to who asked. */
@@ -106,10 +90,10 @@ static void request_fail(struct request *r, const char *why)
     request_close(r, -EHOSTUNREACH, 0, why, strlen(why));
 }
 
-static void request_send(struct exchange *x, struct request *r)
+static void request_send(struct broker *b, struct request *r)
 {
     r->sent = true;
-    send_down(x, &(struct frame){.kind = r->kind,
+    send_down(b, &(struct frame){.kind = r->kind,
                                  .host = r->stream.host,
                                  .stream = r->stream.id,
                                  .data = r->ask.data,
@@ -117,109 +101,130 @@ static void request_send(struct exchange *x, struct request *r)
     buf_done(&r->ask);
 }
 
-static struct request *find_request(struct exchange *x, uint32_t host, uint32_t id)
+static struct request *find_request(struct broker *b, uint32_t host, uint32_t id)
 {
-    struct request *r = id % SLOTS < x->n_slots ? x->slots[id % SLOTS] : NULL;
+    struct request *r = id % SLOTS < b->n_slots ? b->slots[id % SLOTS] : NULL;
 
     return r != NULL && r->stream.id == id && r->stream.host == host ? r : NULL;
 }
 
-static struct peer *add_peer(struct exchange *x)
+static struct peer *add_peer(struct broker *b)
 {
     struct peer *list =
-        array_grow(x->peers, x->n_peers, &x->room_peers, sizeof(*list), 2 * TREE_HOSTS_MAX);
+        array_grow(b->peers, b->n_peers, &b->room_peers, sizeof(*list), 2 * TREE_HOSTS_MAX);
     if (list == NULL)
         return NULL;
-    x->peers = list;
-    struct peer *p = &x->peers[x->n_peers++];
+    b->peers = list;
+    struct peer *p = &b->peers[b->n_peers++];
     *p = (struct peer){.told = {.error_ns = LINK_UNKNOWN}};
     return p;
 }
 
-static void tell_waiting(struct exchange *x, uint64_t now)
+/* NULL: nobody has started it here. */
+static struct peer *find_peer(const struct broker *b, uint32_t host)
 {
-    for (uint32_t i = x->n_waits; i-- > 0;) {
-        const struct peer *p = &x->peers[x->waits[i].host];
-        if (!peer_is_known(p, now))
+    return host - b->first < b->n_peers ? &b->peers[host - b->first] : NULL;
+}
+
+/* States of aggregates may look different in another build. */
+static bool has_our_build(const struct broker *b, uint32_t first, uint32_t host)
+{
+    bool same = first >= b->first && first <= host;
+
+    for (uint32_t i = first; same && i <= host; i++) {
+        const struct peer *p = &b->peers[i - b->first];
+        same = !p->told.reached || strcmp(p->told.build, probing_build) == 0;
+    }
+    return same;
+}
+
+static void tell_waiting(struct broker *b, uint64_t now)
+{
+    for (uint32_t i = b->n_waits; i-- > 0;) {
+        const uint32_t host = b->waits[i].host;
+        const struct peer *p = find_peer(b, host);
+        if (b->pass == NULL && !peer_is_known(p, now)) /* a relay looks at no clocks */
             continue;
         struct link_host told = p->told;
         told.awaited = p->state == PEER_AWAITED;
-        told.first = tree_first(&x->tree, x->waits[i].host);
-        (void)write(x->waits[i].fd, &told, sizeof(told));
-        (void)close(x->waits[i].fd);
-        x->waits[i] = x->waits[--x->n_waits];
+        told.first = tree_first(&b->tree, host);
+        told.merges = told.reached && has_our_build(b, told.first, host);
+        (void)write(b->waits[i].fd, &told, sizeof(told));
+        (void)close(b->waits[i].fd);
+        b->waits[i] = b->waits[--b->n_waits];
     }
 }
 
-static void ping(struct exchange *x, uint32_t host)
+static void ping(struct broker *b, uint32_t host)
 {
     char data[8];
 
-    x->peers[host].asked_ns = clock_monotonic();
-    store_le64(data, x->peers[host].asked_ns);
+    find_peer(b, host)->asked_ns = clock_monotonic();
+    store_le64(data, find_peer(b, host)->asked_ns);
     send_down(
-        x, &(struct frame){.kind = FRAME_PING, .host = host, .data = data, .size = sizeof(data)});
+        b, &(struct frame){.kind = FRAME_PING, .host = host, .data = data, .size = sizeof(data)});
 }
 
-static void take_reached(struct exchange *x, uint32_t host, const struct frame *f)
+static void take_reached(struct broker *b, uint32_t host, const struct frame *f)
 {
-    struct peer *p = &x->peers[host];
+    struct peer *p = find_peer(b, host);
     struct frame_hello h;
 
     if (p->state != PEER_AWAITED || frame_hello_read(f, &h) < 0)
         return;
     peer_reached(p, &h, clock_monotonic());
-    for (uint32_t i = 0; i < x->n_slots; i++)
-        if (x->slots[i] != NULL && x->slots[i]->stream.host == host && !x->slots[i]->sent)
-            request_send(x, x->slots[i]);
-    ping(x, host);
+    for (uint32_t i = 0; i < b->n_slots; i++)
+        if (b->slots[i] != NULL && b->slots[i]->stream.host == host && !b->slots[i]->sent)
+            request_send(b, b->slots[i]);
+    if (b->pass == NULL)
+        ping(b, host);
 }
 
-static void lose(struct exchange *x, uint32_t host, const char *why)
+static void lose(struct broker *b, uint32_t host, const char *why)
 {
-    struct peer *p = &x->peers[host];
+    struct peer *p = find_peer(b, host);
 
     if (p->state == PEER_LOST)
         return;
     p->state = PEER_LOST;
     p->told.reached = false;
     (void)snprintf(p->told.why, sizeof(p->told.why), "%s", why);
-    for (uint32_t i = 0; i < x->n_slots; i++)
-        if (x->slots[i] != NULL && x->slots[i]->stream.host == host && !x->slots[i]->closed)
-            request_fail(x->slots[i], p->told.why);
+    for (uint32_t i = 0; i < b->n_slots; i++)
+        if (b->slots[i] != NULL && b->slots[i]->stream.host == host && !b->slots[i]->closed)
+            request_fail(b->slots[i], p->told.why);
 }
 
-static void take_lost(struct exchange *x, uint32_t host, const struct frame *f)
+static void take_lost(struct broker *b, uint32_t host, const struct frame *f)
 {
     char why[LINK_WHY];
 
     peer_words(why, sizeof(why), f->data + 4, f->size - 4);
-    lose(x, host, why);
+    lose(b, host, why);
 }
 
 /* The wall clock first: what comes between the two makes the round trip longer, and is in the
  * error. */
-static void take_pong(struct exchange *x, uint32_t host, const struct frame *f)
+static void take_pong(struct broker *b, uint32_t host, const struct frame *f)
 {
     struct timespec t = {0};
 
     (void)clock_gettime(CLOCK_REALTIME, &t);
     int64_t utc_ns = (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
-    if (peer_take_pong(&x->peers[host], f, clock_monotonic(), utc_ns))
-        ping(x, host);
+    if (peer_take_pong(find_peer(b, host), f, clock_monotonic(), utc_ns))
+        ping(b, host);
 }
 
 /* Signs of life are asked for, also so that relays know that we live. */
-static void look_after(struct exchange *x, uint64_t now)
+static void look_after(struct broker *b, uint64_t now)
 {
-    for (uint32_t i = 0; i < x->n_peers; i++) {
-        struct peer *p = &x->peers[i];
+    for (uint32_t i = 0; i < b->n_peers; i++) {
+        struct peer *p = &b->peers[i];
         if (p->state != PEER_REACHED)
             continue;
         if (p->asked_ns != 0 && now - p->asked_ns > SILENT_NS && now - p->heard_ns > SILENT_NS)
-            lose(x, i, "no sign of life from its relay for 60 s");
+            lose(b, i, "no sign of life from its relay for 60 s");
         else if (p->asked_ns == 0 && now - p->heard_ns > ALIVE_NS)
-            ping(x, i);
+            ping(b, i);
     }
 }
 
@@ -236,16 +241,16 @@ static void take_close(struct request *r, const struct frame *f)
     }
 }
 
-static void take_stream(struct exchange *x, const struct frame *f)
+static void take_stream(struct broker *b, const struct frame *f)
 {
-    struct request *r = find_request(x, f->host, f->stream);
+    struct request *r = find_request(b, f->host, f->stream);
 
     if (r == NULL || r->closed || !r->sent) { /* it was given up, and the relay may not know yet */
-        struct peer *p = &x->peers[f->host];
+        struct peer *p = find_peer(b, f->host);
         p->unasked += f->size;
         if (p->unasked > UNASKED_BYTES) {
-            lose(x, f->host, "its relay goes on sending what nobody asks for");
-            tree_cut(&x->tree, f->host);
+            lose(b, f->host, "its relay goes on sending what nobody asks for");
+            tree_cut(&b->tree, f->host);
         }
         return;
     }
@@ -253,33 +258,43 @@ static void take_stream(struct exchange *x, const struct frame *f)
         take_close(r, f);
     else if (stream_receive(&r->stream, f) < 0)
         request_fail(r, "its relay sends more than it may");
-    else if (f->kind == FRAME_DATA && stream_write(&r->stream, &x->up) < 0)
+    else if (f->kind == FRAME_DATA && stream_write(&r->stream, &b->up) < 0)
         request_fail(r, "no memory");
+}
+
+/* Is it an answer to what we have asked?  A relay hears those to who is above it, too. */
+static bool is_ours(const struct broker *b, const struct frame *f)
+{
+    return b->pass == NULL || f->stream >= RELAY_STREAMS;
 }
 
 static int on_frame(void *arg, const struct frame *f)
 {
-    struct exchange *x = arg;
+    struct broker *b = arg;
+    struct peer *p = find_peer(b, f->host);
 
-    if (f->host >= x->n_peers)
+    if (p == NULL)
         return 0;
-    x->peers[f->host].heard_ns = clock_monotonic();
+    p->heard_ns = clock_monotonic();
     switch (f->kind) {
     case FRAME_REACHED:
-        take_reached(x, f->host, f);
+        take_reached(b, f->host, f);
         break;
     case FRAME_LOST:
-        take_lost(x, f->host, f);
+        take_lost(b, f->host, f);
         break;
     case FRAME_PONG:
-        take_pong(x, f->host, f);
+        if (b->pass == NULL)
+            take_pong(b, f->host, f);
         break;
     case FRAME_DATA:
     case FRAME_CREDIT:
     case FRAME_CLOSE:
-        take_stream(x, f);
+        if (is_ours(b, f)) {
+            take_stream(b, f);
+            return 0;
+        }
         break;
-    case FRAME_OPENED:
     case FRAME_HELLO:
     case FRAME_TREE:
     case FRAME_OPEN:
@@ -289,13 +304,15 @@ static int on_frame(void *arg, const struct frame *f)
     case FRAME_KINDS:
         break;
     }
-    return 0;
+    return b->pass != NULL ? b->pass(b->arg, f) : 0;
 }
 
-static bool always(void *arg)
+/* Streams have room for what their relays may send. */
+static bool has_room(void *arg)
 {
-    (void)arg;
-    return true; /* streams have room for what their relays may send */
+    const struct broker *b = arg;
+
+    return b->has_room == NULL || b->has_room(b->arg);
 }
 
 /* ---- what we are asked for ---- */
@@ -305,70 +322,72 @@ static void reply_number(int fd, uint32_t n)
     (void)write(fd, &n, sizeof(n));
 }
 
-static void start_hosts(struct exchange *x, int fd)
+static void start_hosts(struct broker *b, int fd)
 {
-    uint32_t first = x->n_peers;
+    uint32_t first = b->n_peers;
 
-    for (size_t at = 0; at < x->names.size; at += strlen(x->names.data + at) + 1)
-        (void)add_peer(x);
-    x->how.rsh = buf_text(&x->rsh);
-    x->how.program = buf_text(&x->program);
-    (void)tree_start(&x->tree, &x->how, first, x->names.data, x->names.size);
-    for (uint32_t i = first; i < x->n_peers; i++)
-        if (!tree_has(&x->tree, i))
-            lose(x, i, err_text());
-    buf_reset(&x->names);
+    for (size_t at = 0; at < b->names.size; at += strlen(b->names.data + at) + 1)
+        (void)add_peer(b);
+    b->how.rsh = buf_text(&b->rsh);
+    b->how.program = buf_text(&b->program);
+    (void)tree_start(&b->tree, &b->how, first, b->names.data, b->names.size);
+    for (uint32_t i = first; i < b->n_peers; i++)
+        if (!tree_has(&b->tree, i))
+            lose(b, i, err_text());
+    buf_reset(&b->names);
     reply_number(fd, first);
 }
 
-static void connect_host(struct exchange *x, const char *text, size_t size, int fd)
+static void connect_host(struct broker *b, const char *text, size_t size, int fd)
 {
     const char *end = memchr(text, '\0', size);
-    uint32_t number = x->n_peers;
+    uint32_t number = b->n_peers;
 
-    if (end == NULL || add_peer(x) == NULL)
+    if (end == NULL || add_peer(b) == NULL)
         return;
     const char *token = end + 1 < text + size ? end + 1 : "";
-    if (tree_connect(&x->tree, number, text, token[0] != '\0' ? token : NULL) < 0)
-        lose(x, number, err_text());
+    if (tree_connect(&b->tree, number, text, token[0] != '\0' ? token : NULL) < 0)
+        lose(b, number, err_text());
     reply_number(fd, number);
 }
 
-static void wait_for_host(struct exchange *x, uint32_t host, int fd)
+static void wait_for_host(struct broker *b, uint32_t host, int fd)
 {
-    struct answer_wait *list = realloc(x->waits, (x->n_waits + 1) * sizeof(*list));
+    struct answer_wait *list = realloc(b->waits, (b->n_waits + 1) * sizeof(*list));
 
     if (list != NULL)
-        x->waits = list;
-    if (list == NULL || host >= x->n_peers)
+        b->waits = list;
+    if (list == NULL || find_peer(b, host) == NULL)
         (void)close(fd);
     else
-        x->waits[x->n_waits++] = (struct answer_wait){host, fd};
+        b->waits[b->n_waits++] = (struct answer_wait){host, fd};
 }
 
-static struct request *request_new(struct exchange *x, uint32_t host)
+static struct request *request_new(struct broker *b, uint32_t host)
 {
     uint32_t slot = 0;
 
-    while (slot < x->n_slots && x->slots[slot] != NULL)
+    while (slot < b->n_slots && b->slots[slot] != NULL)
         slot++;
     struct request *r = slot < SLOTS ? calloc(1, sizeof(*r)) : NULL;
     if (r == NULL)
         return NULL;
-    x->slots[slot] = r;
-    x->n_slots = slot + 1 > x->n_slots ? slot + 1 : x->n_slots;
-    x->generation = (x->generation + 1) % GENERATIONS;
-    stream_begin(&r->stream, host, slot + SLOTS * x->generation);
+    b->slots[slot] = r;
+    b->n_slots = slot + 1 > b->n_slots ? slot + 1 : b->n_slots;
+    b->generation = (b->generation + 1) % GENERATIONS;
+    stream_begin(&r->stream, host,
+                 slot + SLOTS * b->generation + (b->pass != NULL ? RELAY_STREAMS : 0));
     buf_init(&r->ask, ASK_BYTES);
     return r;
 }
 
 /* fds: of a stream and its note, or output, error and end. */
-static void add_request(struct exchange *x, enum frame_kind kind, uint32_t host, const char *data,
-                        size_t size, int fds[ASK_FDS])
+static void add_request(struct broker *b, enum frame_kind kind, uint32_t host, const char *data,
+                        size_t size, int fds[PASS_FDS_MAX])
 {
     const bool run = kind != FRAME_OPEN;
-    struct request *r = host < x->n_peers ? request_new(x, host) : NULL;
+    const struct peer *p = find_peer(b, host);
+    struct request *r = p != NULL ? request_new(b, host) : NULL;
 
     if (r == NULL)
         return; /* whose descriptors are closed: who asks sees that */
@@ -381,46 +400,46 @@ static void add_request(struct exchange *x, enum frame_kind kind, uint32_t host,
     } else {
         stream_take(&r->stream, 0, fds[0], fds[0]);
     }
-    for (int i = 0; i < ASK_FDS; i++)
+    for (int i = 0; i < PASS_FDS_MAX; i++)
         fds[i] = -1;
-    if (x->peers[host].state == PEER_LOST)
-        request_fail(r, x->peers[host].told.why);
+    if (p->state == PEER_LOST)
+        request_fail(r, p->told.why);
     else if (buf_add(&r->ask, data, size) < 0)
         request_fail(r, "no memory");
-    else if (x->peers[host].state == PEER_REACHED)
-        request_send(x, r);
+    else if (p->state == PEER_REACHED)
+        request_send(b, r);
 }
 
-static void take_ask(struct exchange *x, const char *data, size_t size, int fds[ASK_FDS])
+static void take_ask(struct broker *b, const char *data, size_t size, int fds[PASS_FDS_MAX])
 {
     uint32_t n = size >= 5 ? load_le32(data + 1) : 0;
 
     switch ((enum ask_kind)data[0]) {
     case ASK_HOW:
-        buf_reset(&x->rsh);
-        buf_reset(&x->program);
-        x->how.degree = n;
-        (void)buf_adds(&x->rsh, data + 5);
-        (void)buf_adds(&x->program, data + 5 + strlen(data + 5) + 1);
+        buf_reset(&b->rsh);
+        buf_reset(&b->program);
+        b->how.degree = n;
+        (void)buf_adds(&b->rsh, data + 5);
+        (void)buf_adds(&b->program, data + 5 + strlen(data + 5) + 1);
         return;
     case ASK_NAMES:
-        (void)buf_add(&x->names, data + 1, size - 1);
+        (void)buf_add(&b->names, data + 1, size - 1);
         return;
     case ASK_START:
-        start_hosts(x, fds[0]);
+        start_hosts(b, fds[0]);
         return;
     case ASK_CONNECT:
-        connect_host(x, data + 1, size - 1, fds[0]);
+        connect_host(b, data + 1, size - 1, fds[0]);
         return;
     case ASK_HOST:
-        wait_for_host(x, n, fds[0]);
+        wait_for_host(b, n, fds[0]);
         fds[0] = -1;
         return;
     case ASK_OPEN:
     case ASK_RUN:
     case ASK_MERGE:
         if (size > 5)
-            add_request(x,
+            add_request(b,
                         data[0] == ASK_RUN    ? FRAME_RUN
                         : data[0] == ASK_OPEN ? FRAME_OPEN
                                               : FRAME_MERGE,
@@ -430,31 +449,19 @@ static void take_ask(struct exchange *x, const char *data, size_t size, int fds[
 }
 
 /* 0, or -EPIPE: nobody asks any more. */
-static int take_message(struct exchange *x, char *room)
+static int take_message(struct broker *b, char *room)
 {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(ASK_FDS * sizeof(int))];
-    } rights;
-    struct iovec part = {room, ASK_BYTES};
-    struct msghdr m = {.msg_iov = &part,
-                       .msg_iovlen = 1,
-                       .msg_control = rights.bytes,
-                       .msg_controllen = sizeof(rights.bytes)};
-    int fds[ASK_FDS] = {-1, -1, -1};
-    ssize_t n = recvmsg(x->control, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    int fds[PASS_FDS_MAX];
+    ssize_t n = pass_receive(b->control, room, ASK_BYTES, fds);
 
-    if (n == -1 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN || n == -EINTR)
         return -EAGAIN;
     if (n <= 0)
         return -EPIPE;
     room[n] = '\0';
     room[n + 1] = '\0';
-    const struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    if (c != NULL && c->cmsg_type == SCM_RIGHTS)
-        memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-    take_ask(x, room, (size_t)n, fds);
-    for (int i = 0; i < ASK_FDS; i++)
+    take_ask(b, room, (size_t)n, fds);
+    for (int i = 0; i < PASS_FDS_MAX; i++)
         if (fds[i] != -1)
             (void)close(fds[i]);
     return 0;
@@ -463,34 +470,34 @@ static int take_message(struct exchange *x, char *room)
 /* ---- its loop ---- */
 
 /* Its descriptors here, and what they have; gone: who asked has no more use for it. */
-static void serve_request(struct exchange *x, struct request *r)
+static void serve_request(struct broker *b, struct request *r)
 {
     bool ended = false;
-    int rc = stream_write(&r->stream, &x->up);
+    int rc = stream_write(&r->stream, &b->up);
 
     if (rc == 0 && r->sent && !r->closed)
-        rc = stream_send(&r->stream, &x->up, &ended);
+        rc = stream_send(&r->stream, &b->up, &ended);
     bool gone = r->stream.dead || (ended && r->kind == FRAME_OPEN) || rc < 0;
     if (gone && r->sent && !r->closed)
-        send_down(x, &(struct frame){
+        send_down(b, &(struct frame){
                          .kind = FRAME_CLOSE, .host = r->stream.host, .stream = r->stream.id});
     if (gone || (r->closed && stream_is_written(&r->stream)))
-        request_free(x, r);
+        request_free(b, r);
 }
 
 /* Frames that streams have put behind each other: each to its branch. */
-static void send_all(struct exchange *x)
+static void send_all(struct broker *b)
 {
     struct frame f;
-    size_t at = x->up.sent;
+    size_t at = b->up.sent;
 
     for (int64_t n = 1; n > 0; at += (size_t)(n > 0 ? n : 0)) {
-        n = frame_read(x->up.output.data + at, x->up.output.size - at, &f);
+        n = frame_read(b->up.output.data + at, b->up.output.size - at, &f);
         if (n > 0)
-            send_down(x, &f);
+            send_down(b, &f);
     }
-    buf_reset(&x->up.output);
-    x->up.sent = 0;
+    buf_reset(&b->up.output);
+    b->up.sent = 0;
 }
 
 /* Gone at the other end, though there is nothing to write: a RUN whose asker has died. */
@@ -503,91 +510,133 @@ static int poll_request(const struct request *r, struct pollfd *ret)
     return n;
 }
 
-static bool make_room(struct exchange *x, uint32_t n)
+int broker_begin(struct broker *b)
 {
-    if (n <= x->room_polls)
-        return true;
-    struct pollfd *list = realloc(x->polls, 2 * n * sizeof(*list));
-    if (list == NULL)
-        return false;
-    x->polls = list;
-    x->room_polls = 2 * n;
-    return true;
+    b->tree.up = on_frame;
+    b->tree.room = has_room;
+    b->tree.arg = b;
+    b->slots = calloc(SLOTS, sizeof(struct request *));
+    buf_init(&b->rsh, 4096);
+    buf_init(&b->program, 4096);
+    buf_init(&b->names, FRAME_MAX);
+    b->up = (struct wire){.in = -1, .out = -1};
+    buf_init(&b->up.output, WIRE_OUT_MAX + FRAME_MAX);
+    return b->slots != NULL ? 0 : err_set(-ENOMEM, "no memory for connections");
 }
 
-static int wait_some(struct exchange *x, uint32_t *ret_branches)
+int broker_add_hosts(struct broker *b, uint32_t first, uint32_t n)
 {
-    uint32_t n = 1 + TREE_POLLS * x->tree.n;
-    uint64_t now = clock_monotonic(), until = now + NS_PER_S;
-
-    if (!make_room(x, n + 2 * x->n_slots))
-        return -ENOMEM;
-    x->polls[0] = (struct pollfd){.fd = x->control, .events = POLLIN};
-    tree_polls(&x->tree, x->polls + 1);
-    *ret_branches = x->tree.n;
-    for (uint32_t i = 0; i < x->n_slots; i++)
-        if (x->slots[i] != NULL) {
-            x->slots[i]->polled = poll_request(x->slots[i], x->polls + n);
-            n += (uint32_t)x->slots[i]->polled;
-        }
-    uint64_t deadline = tree_deadline(&x->tree);
-    until = deadline != 0 && deadline < until ? deadline : until;
-    until = x->n_waits > 0 && now + 50 * NS_PER_MS < until ? now + 50 * NS_PER_MS : until;
-    int ms = until > now ? (int)((until - now) / NS_PER_MS) + 1 : 0;
-    (void)poll(x->polls, n, ms);
-    uint32_t at = 1 + TREE_POLLS * *ret_branches;
-    for (uint32_t i = 0; i < x->n_slots; i++)
-        if (x->slots[i] != NULL) {
-            stream_polled(&x->slots[i]->stream, x->polls + at, x->slots[i]->polled);
-            at += (uint32_t)x->slots[i]->polled;
-        }
-    for (uint32_t i = 1 + TREE_POLLS * *ret_branches; i < n; i++) /* a pipe without a reader */
-        for (uint32_t k = 0; (x->polls[i].revents & (POLLERR | POLLHUP)) &&
-                             x->polls[i].events == 0 && k < x->n_slots;
-             k++)
-            if (x->slots[k] != NULL && x->slots[k]->stream.to[0] == x->polls[i].fd)
-                x->slots[k]->stream.dead = true;
+    b->first = b->n_peers == 0 ? first : b->first;
+    while (b->n_peers < first - b->first + n)
+        if (add_peer(b) == NULL)
+            return err_set(-ENOMEM, "no memory for hosts");
     return 0;
 }
 
-static int serve(struct exchange *x)
+uint32_t broker_poll_room(const struct broker *b)
 {
-    char *room = malloc(ASK_BYTES + 2);
-    uint32_t branches = 0;
-    int rc = room != NULL ? 0 : -ENOMEM;
+    return 1 + TREE_POLLS * b->tree.n + 2 * b->n_slots;
+}
 
-    while (rc == 0 && (rc = wait_some(x, &branches)) == 0) {
-        struct pollfd asked = x->polls[0];
-        rc = tree_turn(&x->tree, x->polls + 1, branches);
-        while (rc == 0 && asked.revents != 0)
-            rc = take_message(x, room);
-        rc = rc == -EAGAIN ? 0 : rc;
-        for (uint32_t i = 0; i < x->n_slots; i++)
-            if (x->slots[i] != NULL)
-                serve_request(x, x->slots[i]);
-        send_all(x);
-        uint64_t now = clock_monotonic();
-        look_after(x, now);
-        tell_waiting(x, now);
-    }
-    free(room);
+uint32_t broker_polls(struct broker *b, struct pollfd *ret)
+{
+    uint32_t n = 1 + TREE_POLLS * b->tree.n;
+
+    ret[0] = (struct pollfd){.fd = b->control, .events = POLLIN};
+    tree_polls(&b->tree, ret + 1);
+    b->branches = b->tree.n;
+    for (uint32_t i = 0; i < b->n_slots; i++)
+        if (b->slots[i] != NULL) {
+            b->slots[i]->polled = poll_request(b->slots[i], ret + n);
+            n += (uint32_t)b->slots[i]->polled;
+        }
+    return n;
+}
+
+uint64_t broker_until(const struct broker *b)
+{
+    uint64_t now = clock_monotonic(), until = now + NS_PER_S, deadline = tree_deadline(&b->tree);
+
+    until = deadline != 0 && deadline < until ? deadline : until;
+    return b->n_waits > 0 && now + 50 * NS_PER_MS < until ? now + 50 * NS_PER_MS : until;
+}
+
+/* What poll() found at the request's own polls.  A pipe without a reader is seen at one that waits
+ * for nothing. */
+static void take_polled(struct request *r, const struct pollfd *polls)
+{
+    stream_polled(&r->stream, polls, r->polled);
+    for (int i = 0; i < r->polled; i++)
+        if (polls[i].events == 0 && (polls[i].revents & (POLLERR | POLLHUP)))
+            r->stream.dead = true;
+}
+
+int broker_turn(struct broker *b, const struct pollfd *polls)
+{
+    uint32_t at = 1 + TREE_POLLS * b->branches;
+    char room[ASK_BYTES + 2];
+
+    for (uint32_t i = 0; i < b->n_slots; i++)
+        if (b->slots[i] != NULL) {
+            take_polled(b->slots[i], polls + at);
+            at += (uint32_t)b->slots[i]->polled;
+        }
+    int rc = tree_turn(&b->tree, polls + 1, b->branches);
+    while (rc == 0 && polls[0].revents != 0)
+        rc = take_message(b, room);
+    rc = rc == -EAGAIN ? 0 : rc;
+    for (uint32_t i = 0; i < b->n_slots; i++)
+        if (b->slots[i] != NULL)
+            serve_request(b, b->slots[i]);
+    send_all(b);
+    uint64_t now = clock_monotonic();
+    if (b->pass == NULL)
+        look_after(b, now);
+    tell_waiting(b, now);
     return rc;
 }
 
-void exchange_run(int control)
+void broker_end(struct broker *b)
 {
-    struct exchange x = {.control = control, .tree = {.up = on_frame, .room = always}};
+    for (uint32_t i = 0; b->slots != NULL && i < b->n_slots; i++)
+        if (b->slots[i] != NULL)
+            request_free(b, b->slots[i]);
+    tree_end(&b->tree);
+    if (b->control != -1)
+        (void)close(b->control);
+    free(b->slots);
+    free(b->peers);
+    free(b->waits);
+    buf_done(&b->rsh);
+    buf_done(&b->program);
+    buf_done(&b->names);
+    buf_done(&b->up.output);
+}
+
+void broker_run(int control)
+{
+    struct broker b = {.control = control};
+    struct pollfd *polls = NULL;
+    int rc = 0;
 
     (void)setpgid(0, 0); /* Ctrl-C is for who asks */
     spawn_leave_behind(control);
-    x.tree.arg = &x;
-    x.slots = calloc(SLOTS, sizeof(struct request *));
-    buf_init(&x.rsh, 4096);
-    buf_init(&x.program, 4096);
-    buf_init(&x.names, FRAME_MAX);
-    x.up = (struct wire){.in = -1, .out = -1};
-    buf_init(&x.up.output, WIRE_OUT_MAX + FRAME_MAX);
-    int rc = x.slots != NULL ? serve(&x) : -ENOMEM;
-    tree_end(&x.tree);
+    rc = broker_begin(&b);
+    for (uint32_t room = 0; rc == 0;) {
+        if (broker_poll_room(&b) > room) {
+            room = 2 * broker_poll_room(&b);
+            free(polls);
+            polls = calloc(room, sizeof(*polls));
+        }
+        if (polls == NULL) {
+            rc = -ENOMEM;
+            break;
+        }
+        uint32_t n = broker_polls(&b, polls);
+        uint64_t now = clock_monotonic(), until = broker_until(&b);
+        (void)poll(polls, n, until > now ? (int)((until - now) / NS_PER_MS) + 1 : 0);
+        rc = broker_turn(&b, polls);
+    }
+    tree_end(&b.tree);
     _exit(rc == -EPIPE ? 0 : -rc);
 }

@@ -30,8 +30,6 @@ static uint32_t most_of(enum frame_kind kind)
     case FRAME_OPEN:
     case FRAME_CLOSE:
         return 8192;
-    case FRAME_OPENED:
-        return 0;
     case FRAME_CREDIT:
         return 4;
     case FRAME_PING:
@@ -62,7 +60,6 @@ static uint32_t least_of(enum frame_kind kind)
     case FRAME_RUN:
     case FRAME_MERGE:
         return 1;
-    case FRAME_OPENED:
     case FRAME_CLOSE:
     case FRAME_KINDS:
         break;

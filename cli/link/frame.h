@@ -22,7 +22,6 @@
  *     OPEN     down   a member's place, as link_member_place() writes it: to its socket
  *     RUN      down   words of `probing ...`, each ends with NUL
  *     MERGE    down   a question about members (merge_protocol.h): one answer of all of theirs
- *     OPENED   up     -
  *     DATA     both   bytes; channel 1: what a RUN says on its standard error
  *     CREDIT   both   u32: so many bytes more may be sent
  *     CLOSE    both   up: i32 status or -errno, u32 enum probing_client_end, why; down: -
@@ -42,7 +41,7 @@
 
 #include "sdk/lib/buf.h"
 
-#define FRAME_VERSION 1
+#define FRAME_VERSION 2
 #define FRAME_MAGIC "\n\001probing-relay\001\n"
 #define FRAME_MAGIC_BYTES (sizeof(FRAME_MAGIC) - 1)
 #define FRAME_NOISE (256u << 10) /* bytes before it: a long greeting */
@@ -61,7 +60,6 @@ enum frame_kind {
     FRAME_LOST,
     FRAME_OPEN,
     FRAME_RUN,
-    FRAME_OPENED,
     FRAME_DATA,
     FRAME_CREDIT,
     FRAME_CLOSE,

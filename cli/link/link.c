@@ -19,6 +19,7 @@
 
 #include "cli/link/broker.h"
 #include "cli/link/frame.h"
+#include "cli/link/pass_descriptors.h"
 #include "cli/link/relay_tree.h"
 #include "cli/link/spawn.h"
 #include "cli/link/token.h"
@@ -56,6 +57,11 @@ int link_descriptor(void)
     return the.control > 0 ? the.control : -1;
 }
 
+void link_adopt(int control)
+{
+    the.control = control;
+}
+
 static const char *from_environment(const char *name, const char *otherwise)
 {
     const char *value = getenv(name);
@@ -90,7 +96,7 @@ static void ending_words(char *ret, size_t size)
     int status = 0;
     pid_t got = 0;
 
-    for (int i = 0; i < LOOK_MS && got == 0; i++) {
+    for (int i = 0; i < LOOK_MS && got == 0 && the.pid != 0; i++) {
         got = waitpid(the.pid, &status, WNOHANG);
         if (got == 0)
             (void)poll(NULL, 0, 1);
@@ -135,7 +141,7 @@ static int begin(void)
     pid_t pid = fork();
     if (pid == 0) {
         (void)close(ends[0]);
-        exchange_run(ends[1]);
+        broker_run(ends[1]);
     }
     int rc =
         pid == -1 ? err_set(-errno, "no process for other machines: %s", cli_fork_why(errno)) : 0;
@@ -148,34 +154,16 @@ static int begin(void)
     return rc;
 }
 
-static int say(const struct buf *b, const int *fds, int n)
+static int send_message(const struct buf *b, const int *fds, int n)
 {
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(ASK_FDS * sizeof(int))];
-    } rights = {.bytes = {0}};
-    struct iovec part = {b->data, b->size};
-    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
-
     if (the.control <= 0)
         return gone();
     if (b->failed || b->size > ASK_BYTES)
         return err_set(-E2BIG, "the words for another machine are longer than %u bytes", ASK_BYTES);
-    if (n > 0) {
-        m.msg_control = rights.bytes;
-        m.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
-        memcpy(CMSG_DATA(c), fds, (size_t)n * sizeof(int));
-    }
-    while (sendmsg(the.control, &m, MSG_NOSIGNAL) == -1) {
-        if (errno == EINTR && !cli_interrupted)
-            continue;
-        return errno == EINTR ? err_set(-ECANCELED, "interrupted") : gone();
-    }
-    return 0;
+    int rc = pass_send(the.control, b->data, b->size, fds, n);
+    while (rc == -EINTR && !cli_interrupted)
+        rc = pass_send(the.control, b->data, b->size, fds, n);
+    return rc == -EINTR ? err_set(-ECANCELED, "interrupted") : rc < 0 ? gone() : 0;
 }
 
 static void begin_ask(struct buf *b, enum ask_kind kind, uint32_t number)
@@ -195,7 +183,7 @@ static int ask(const struct buf *b, void *ret, size_t size)
 
     if (pipe2(ends, O_CLOEXEC) == -1)
         return err_set(-errno, "no pipe: %s", strerror(errno));
-    int rc = say(b, &ends[1], 1);
+    int rc = send_message(b, &ends[1], 1);
     (void)close(ends[1]);
     while (rc == 0 && have < size) {
         struct pollfd p = {.fd = ends[0], .events = POLLIN};
@@ -300,7 +288,7 @@ static int say_how(void)
     (void)buf_add(&b, program, strlen(program) + 1);
     int rc = strlen(rsh) > 1000 || strlen(program) > 1000
                  ? err_set(-E2BIG, "the remote shell, or the name of probing there, is too long")
-                 : say(&b, NULL, 0);
+                 : send_message(&b, NULL, 0);
     buf_done(&b);
     return rc;
 }
@@ -318,7 +306,7 @@ static int say_names(const char *const *names, uint32_t n)
             (void)buf_addc(&b, ASK_NAMES);
         (void)buf_add(&b, names[i], strlen(names[i]) + 1);
         if (rc == 0 && (b.size > NAMES_BYTES || i + 1 == n)) {
-            rc = say(&b, NULL, 0);
+            rc = send_message(&b, NULL, 0);
             buf_reset(&b);
         }
     }
@@ -391,7 +379,7 @@ int link_open(const struct link_member *m, int *ret_fd, int *ret_note)
     begin_ask(&b, ASK_OPEN, m->host);
     (void)buf_addf(&b, "%lld %lld %s", (long long)m->pid, (long long)m->start_time, m->directory);
     (void)buf_addc(&b, '\0');
-    int rc = say(&b, (const int[]){ends[1], note[1]}, 2);
+    int rc = send_message(&b, (const int[]){ends[1], note[1]}, 2);
     buf_done(&b);
     (void)close(ends[1]);
     (void)close(note[1]);
@@ -419,7 +407,7 @@ static int begin_run(const struct buf *b, struct link_run *ret)
         if (pipe2(ends[i], O_CLOEXEC) == -1)
             rc = err_set(-errno, "no pipe: %s", strerror(errno));
     if (rc == 0)
-        rc = say(b, (const int[]){ends[0][1], ends[1][1], ends[2][1]}, 3);
+        rc = send_message(b, (const int[]){ends[0][1], ends[1][1], ends[2][1]}, 3);
     for (int i = 0; i < 3; i++) {
         if (ends[i][1] != -1)
             (void)close(ends[i][1]);

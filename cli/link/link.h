@@ -45,6 +45,7 @@ const char *link_name_of(uint32_t host);
 
 struct link_host {
     bool reached, awaited;       /* awaited: its relay has been started and has said nothing yet */
+    bool merges;                 /* it is of our build, and so are all that may stand before it */
     uint32_t first;              /* the host whose relay we have started, and that it is behind */
     char why[LINK_WHY];          /* it is neither */
     char build[96], name[64];    /* as it says */
@@ -66,8 +67,8 @@ uint64_t link_timeout(uint64_t usual_ns);
 /* A process of another machine, as its relay has named it. */
 struct link_member {
     uint32_t host;
-    char *what;      /* what to give -t there: a pid, a data directory */
-    char *directory; /* of the living: where its socket is */
+    const char *what;      /* what to give -t there: a pid, a data directory */
+    const char *directory; /* of the living: where its socket is */
     int64_t pid, start_time;
     bool alive; /* its socket answers; else what there is of it is read there */
     bool dead;  /* its process has ended; else it is stopped, or has no core */
@@ -81,6 +82,11 @@ struct link_member {
 /* A line of `probing relay --list`, of that host.  It lives as long as this process, or until all
  * are forgotten.  -EBADMSG. */
 int link_member_read(uint32_t host, const char *line, size_t size, const struct link_member **ret);
+/* The member as a question to its relay names it: "PID START DIRECTORY" of one that lives, of
+ * others what to give -t there.  Read, its texts are those of `place`. */
+#define LINK_PLACE_BYTES 4200
+int link_member_place(const struct link_member *m, struct buf *ret);
+int link_member_from_place(const char *place, struct link_member *ret);
 /* For who looks again and again: no target that has one is left. */
 void link_members_forget(void);
 
@@ -124,5 +130,7 @@ int link_print_words(uint32_t host, const char *data, size_t size);
 
 /* The descriptor that children keep; -1: none. */
 int link_descriptor(void);
+/* Children of a relay ask the hosts below it over this socket to its broker. */
+void link_adopt(int control);
 
 #endif

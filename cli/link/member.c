@@ -11,6 +11,7 @@
 
 #include "cli/link/link.h"
 #include "core/base/err.h"
+#include "core/base/text.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/json.h"
 
@@ -41,8 +42,8 @@ static struct link_member *keep(void)
 void link_members_forget(void)
 {
     for (uint32_t i = 0; i < members.n; i++) {
-        free(members.list[i]->what);
-        free(members.list[i]->directory);
+        free((char *)(uintptr_t)members.list[i]->what);
+        free((char *)(uintptr_t)members.list[i]->directory);
         free(members.list[i]);
     }
     free(members.list);
@@ -115,4 +116,31 @@ int link_member_read(uint32_t host, const char *line, size_t size, const struct 
     m->host = host;
     *ret = m;
     return 0;
+}
+
+int link_member_place(const struct link_member *m, struct buf *ret)
+{
+    int rc = m->alive ? buf_addf(ret, "%lld %lld %s", (long long)m->pid, (long long)m->start_time,
+                                 m->directory)
+                      : buf_adds(ret, m->what);
+
+    return rc < 0 ? err_set(-ENAMETOOLONG, "the name of a data directory is too long") : 0;
+}
+
+int link_member_from_place(const char *place, struct link_member *ret)
+{
+    char words[2][24];
+    int at = 0;
+
+    *ret = (struct link_member){.what = place, .directory = ""};
+    if (sscanf(place, "%23[-0-9] %23[-0-9] %n", words[0], words[1], &at) == 2 && at > 0 &&
+        place[at] == '/') {
+        ret->alive = parse_i64(words[0], &ret->pid) == 0 &&
+                     parse_i64(words[1], &ret->start_time) == 0 && ret->pid <= INT32_MAX;
+        ret->directory = place + at;
+    }
+    bool names = at == 0 && place[0] != '-' && place[0] != '\0';
+    return (ret->alive || names) && strlen(place) < LINK_PLACE_BYTES
+               ? 0
+               : err_set(-EBADMSG, "that is no place of a process");
 }

@@ -12,11 +12,11 @@
 #include "cli/link/frame.h"
 #include "core/base/err.h"
 
-#define FORM 2
-#define QUESTION_HEAD (4 + 3 * 8 + 4)
+#define FORM 3
+#define QUESTION_HEAD (2 * 4 + 4 * 8 + 4)
+#define PLACE_HEAD (4 + 2 * 8)
 #define RECORD_HEAD 5
 #define MEMBER_HEAD (3 * 4 + 4 * 8)
-#define PROGRESS_BYTES (RECORD_HEAD + 4)
 
 /* ---- the question ---- */
 
@@ -25,23 +25,26 @@ void merged_ask(const struct merged_question *q, struct buf *ret)
     char head[QUESTION_HEAD];
 
     store_le32(head, FORM);
-    store_le64(head + 4, q->timeout_ns);
-    store_le64(head + 12, q->grace_ns);
-    store_le64(head + 20, q->max_bytes);
-    store_le32(head + 28, q->merge_size);
+    store_le32(head + 4, q->kind);
+    store_le64(head + 8, q->timeout_ns);
+    store_le64(head + 16, q->grace_ns);
+    store_le64(head + 24, q->max_bytes);
+    store_le64(head + 32, q->limit);
+    store_le32(head + 40, q->merge_size);
     (void)buf_add(ret, head, sizeof(head));
     if (q->merge_size > 0)
         (void)buf_add(ret, q->merge, q->merge_size);
 }
 
-void merged_ask_member(const struct merged_place *m, const struct merged_place *before,
-                       struct buf *ret)
+void merged_ask_member(const struct merged_place *m, const char *before, struct buf *ret)
 {
-    bool same = before != NULL && strcmp(before->statement, m->statement) == 0;
-    char number[4];
+    bool same = before != NULL && strcmp(before, m->statement) == 0;
+    char head[PLACE_HEAD], number[4];
 
-    store_le32(number, m->host);
-    (void)buf_add(ret, number, sizeof(number));
+    store_le32(head, m->host);
+    store_le64(head + 4, m->from);
+    store_le64(head + 12, m->to);
+    (void)buf_add(ret, head, sizeof(head));
     (void)buf_add(ret, m->place, strlen(m->place) + 1);
     (void)buf_add(ret, same ? "" : m->statement, same ? 1 : strlen(m->statement) + 1);
     store_le32(number, m->about_size);
@@ -59,14 +62,16 @@ int merged_question_read(const char *data, size_t size, struct merged_question *
 {
     struct merged_place m = {.end = 0};
 
-    if (size < QUESTION_HEAD || load_le32(data) != FORM ||
-        size - QUESTION_HEAD < load_le32(data + 28))
+    if (size < QUESTION_HEAD || load_le32(data) != FORM || load_le32(data + 4) > MERGED_GROUPS ||
+        size - QUESTION_HEAD < load_le32(data + 40))
         return no_question();
-    *ret = (struct merged_question){.timeout_ns = load_le64(data + 4),
-                                    .grace_ns = load_le64(data + 12),
-                                    .max_bytes = load_le64(data + 20),
+    *ret = (struct merged_question){.kind = (enum merged_kind)load_le32(data + 4),
+                                    .timeout_ns = load_le64(data + 8),
+                                    .grace_ns = load_le64(data + 16),
+                                    .max_bytes = load_le64(data + 24),
+                                    .limit = load_le64(data + 32),
                                     .merge = data + QUESTION_HEAD,
-                                    .merge_size = load_le32(data + 28)};
+                                    .merge_size = load_le32(data + 40)};
     ret->members = ret->merge + ret->merge_size;
     ret->members_size = size - QUESTION_HEAD - ret->merge_size;
     while (merged_question_member(ret, &m))
@@ -84,7 +89,7 @@ bool merged_question_member(const struct merged_question *q, struct merged_place
 {
     size_t left = q->members_size - m->end;
     const char *at = q->members + m->end;
-    const char *place = left > 4 ? text_end(at + 4, left - 4) : NULL;
+    const char *place = left > PLACE_HEAD ? text_end(at + PLACE_HEAD, left - PLACE_HEAD) : NULL;
     const char *statement =
         place != NULL ? text_end(place + 1, left - (size_t)(place + 1 - at)) : NULL;
 
@@ -94,7 +99,9 @@ bool merged_question_member(const struct merged_question *q, struct merged_place
     if (left < 4 || left - 4 < load_le32(statement + 1))
         return false;
     m->host = load_le32(at);
-    m->place = at + 4;
+    m->from = load_le64(at + 4);
+    m->to = load_le64(at + 12);
+    m->place = at + PLACE_HEAD;
     m->statement = place[1] != '\0' ? place + 1 : m->statement;
     m->about_size = load_le32(statement + 1);
     m->about = statement + 5;
@@ -139,16 +146,6 @@ void merged_write_progress(struct buf *ret, uint32_t ended)
     merged_write(ret, 'P', number, sizeof(number));
 }
 
-uint32_t merged_progress(const char *data, size_t size, size_t *at, uint32_t before)
-{
-    while (size >= PROGRESS_BYTES && *at <= size - PROGRESS_BYTES && data[*at] == 'P' &&
-           load_le32(data + *at + 1) == 4) {
-        before = load_le32(data + *at + RECORD_HEAD);
-        *at += PROGRESS_BYTES;
-    }
-    return before;
-}
-
 static int no_answer(void)
 {
     return err_set(-EBADMSG, "its relay sent what is no answer");
@@ -156,14 +153,22 @@ static int no_answer(void)
 
 int merged_read(const char *data, size_t size, size_t *at, struct merged_record *ret)
 {
-    if (size - *at < RECORD_HEAD || size - *at - RECORD_HEAD < load_le32(data + *at + 1))
+    size_t left = size - *at;
+
+    if (left == 0)
+        return 0;
+    if (strchr("PCDMRE", data[*at]) == NULL || data[*at] == '\0')
         return no_answer();
-    *ret = (struct merged_record){
-        .kind = data[*at], .data = data + *at + RECORD_HEAD, .size = load_le32(data + *at + 1)};
-    *at += RECORD_HEAD + ret->size;
-    if (ret->kind == 'E')
-        return ret->size == 0 && *at == size ? 0 : no_answer();
-    return strchr("PCMR", ret->kind) != NULL && ret->kind != '\0' ? 1 : no_answer();
+    if (left < RECORD_HEAD)
+        return 0;
+    uint32_t n = load_le32(data + *at + 1);
+    if (n > MERGED_RECORD_BYTES)
+        return no_answer();
+    if (left - RECORD_HEAD < n)
+        return 0;
+    *ret = (struct merged_record){.kind = data[*at], .data = data + *at + RECORD_HEAD, .size = n};
+    *at += RECORD_HEAD + n;
+    return 1;
 }
 
 int merged_read_member(const struct merged_record *r, uint32_t n_members, uint32_t n_columns,

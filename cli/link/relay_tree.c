@@ -465,7 +465,6 @@ static int take_frame(struct tree *t, struct branch *b, const struct frame *f)
         if (f->host == b->first)
             return -EBADMSG; /* that is for us to say */
         break;
-    case FRAME_OPENED:
     case FRAME_DATA:
     case FRAME_CREDIT:
     case FRAME_CLOSE:

@@ -5,9 +5,11 @@
  *
  * One thread, all connections at once, no process a member (but one for each of the dead, whose
  * files are read here, for each host that is given by a name, and for each port of this machine
- * while PROBING_TOKEN is not set: these have to wait for others first).  A member is not believed:
- * what it sends is bounded and checked (arrow_reader.h), so it can lie about itself only, and one
- * that hangs, floods or dies costs the others nothing but its time limit.
+ * while PROBING_TOKEN is not set: these have to wait for others first).  Members of other machines
+ * are asked by their relays, with one question and one answer for all that are behind one
+ * (cli/link/merge_protocol.h).  A member is not believed: what it sends is bounded and checked
+ * (arrow_reader.h), so it can lie about itself only, a relay about those behind it, and one that
+ * hangs, floods or dies costs the others nothing but its time limit.
  */
 #ifndef CLI_MANY_ASK_H
 #define CLI_MANY_ASK_H
@@ -33,7 +35,12 @@ struct members_ask {
     uint64_t max_bytes;  /* of each answer, 0: no limit.  Past it the member has failed. */
     uint32_t at_once;    /* connections, 0: ASK_AT_ONCE or what open files allow */
     const bool *only;    /* [members->n] who is asked; NULL: all */
-    bool keep;           /* connections, as far as at_once goes: the same are asked more, until
+    bool columns;        /* it is asked for its columns, and no rows come */
+    /* The question that relays of our build merge by, as sql_global_question() of
+     * core/sql/distribute gives it; NULL: each member's rows are wanted as they are. */
+    const struct buf *merge;
+    uint64_t grace_ns; /* that relays are waited for beyond timeout_ns; 0: an eighth of it */
+    bool keep;         /* connections, as far as at_once goes: the same are asked more, until
                           * members_hang_up() */
 };
 
@@ -45,6 +52,14 @@ struct members_sink {
     void *arg;
     int (*columns)(void *arg, const struct member *m, const struct sql_column *columns, uint32_t n);
     int (*rows)(void *arg, const struct member *m, const struct answer_rows *rows);
+    /* The next bytes of its Arrow stream, before columns() and rows() get what is in them. */
+    int (*bytes)(void *arg, const struct member *m, const char *data, size_t size);
+    /* Where relays merge: about() gives what they are to know of the i-th member; row() gets, in
+     * place of rows(), a row with the member for which it counts, its values from column 1 on; and
+     * within() comes after done() for each that has answered so. */
+    int (*about)(void *arg, uint32_t i, struct buf *ret);
+    int (*row)(void *arg, const struct member *m, const struct answer_rows *rows, uint32_t row);
+    void (*within)(void *arg, const struct member *m);
     int (*done)(void *arg, const struct member *m); /* m->result says how */
     /* Shall more of this member be read now?  One that is not read waits, and loses nothing; its
      * time limit stands still meanwhile. */
@@ -59,26 +74,6 @@ struct members_sink {
  * asking as such could not go on (-ECANCELED: Ctrl-C). */
 int members_query(struct members *m, const struct members_ask *ask,
                   const struct members_sink *sink);
-
-/* ---- ask_relays.c ---- */
-
-/* Ask the members that can be asked by their relays, which make one answer of theirs
- * (cli/link/merge_protocol.h): only[] becomes false of each that has been.  merge: the question as
- * sql_global_question() of core/sql/distribute gives it; empty: columns are asked for.  The sink is
- * as above, but row() is called in place of rows(), with the member for which a row counts, and
- * within() after done() for each that has answered.  All get the sink's `arg`. */
-struct members_by_relays {
-    const struct members_ask *ask; /* statement, timeout_ns, max_bytes */
-    const struct members_sink *sink;
-    const struct buf *merge;
-    uint64_t all_bytes; /* that are held of all of them together */
-    /* Gives what a relay that merges is to know of the i-th of all. */
-    int (*about)(void *arg, uint32_t i, struct buf *ret);
-    /* Its values are those from column 1 on. */
-    int (*row)(void *arg, const struct member *m, const struct answer_rows *rows, uint32_t row);
-    void (*within)(void *arg, const struct member *m);
-};
-int members_query_relays(struct members *m, const struct members_by_relays *by, bool *only);
 
 /* Give how many of the wanted members can be asked at once: as many as open files allow, whose
  * limit is raised where that can be done.  At least 1. */

@@ -1,506 +1,674 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/many/ask_relays.c - members behind relays, asked by these: one question for all that are
- * behind one, and one answer that it has made of theirs (cli/link/merge_protocol.h).
+ * behind one, and one answer (cli/link/merge_protocol.h).
  *
- * One thread.  A relay of another build is not asked so, nor one that says that it cannot: its
- * members are asked one by one.  What a relay says is checked; it can lie about itself and those
- * behind it only.
+ * One thread.  What a relay says is bounded and its numbers are checked; it can lie about itself
+ * and those behind it only.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/link/frame.h"
+#include "cli/link/link.h"
 #include "cli/link/merge_protocol.h"
-#include "cli/link/run_many.h"
-#include "cli/many/ask.h"
-#include "cli/target/target.h"
+#include "cli/many/asking.h"
+#include "cli/many/child.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/version.h"
-#include "sdk/lib/buf.h"
+#include "core/base/text.h"
+#include "sdk/lib/array.h"
 
 /* We wait longer than members have, and their relays less so: an eighth of it, within these. */
 #define GRACE_LEAST_NS (200 * NS_PER_MS)
 #define GRACE_MOST_NS (3 * NS_PER_S)
-#define MEMBERS_LEAST 2 /* behind one relay: of one there is nothing to merge */
+#define STDERR_BYTES ((size_t)64 << 10)
+#define QUESTIONS_MAX (1u << 15)
+#define RUN_POLLS 3
 
-/* A question to one relay. */
-struct group {
-    uint32_t first, n; /* of the order */
-    uint32_t ended;    /* of them; as it has said, by `at` in its answer */
-    size_t at;
+/* A question to one relay, and how far its answer has come. */
+struct question {
+    struct relays *all;
+    uint32_t relay, first, n; /* its members: of the order */
+    enum merged_kind kind;
     struct buf text;
-    struct merged_place before; /* the member that was added last */
+    const char *statement; /* of the member that was added last; NULL: none was */
+    struct link_run run;
+    enum { QUESTION_WAITS, QUESTION_RUNS, QUESTION_OVER } state;
+    struct buf in, stderr_text; /* in: a record that is not whole yet */
+    uint64_t bytes, deadline_ns, paused_ns;
+    uint32_t ended, told;       /* members, as it has reported; whose end has come */
+    struct merged_member *ends; /* [n]; its `why` is the member's result's */
+    struct reply *replies;      /* [n] of MERGED_ROWS */
+    struct columns_list {
+        struct arrow_reader *reader;
+        const struct sql_column *list;
+        uint32_t n;
+    } * columns; /* of MERGED_COLUMNS */
+    uint32_t n_columns, room_columns;
+    struct arrow_reader *merged; /* of MERGED_GROUPS */
 };
 
-struct by {
-    struct members *all;
-    const struct members_by_relays *how;
-    bool *only;
-    struct link_host *hosts; /* [n_hosts], as they are when this begins */
-    uint32_t n_hosts;
+struct relays {
+    struct asking *a;
     struct order {
         uint32_t relay, member;
-    } * order; /* who may be asked so, by relay */
+        bool merges;
+    } * order; /* the members behind relays, by relay */
     uint32_t n;
-    struct group *groups;
-    uint32_t n_groups;
+    struct question *questions;
+    uint32_t n_questions, room_questions, at_once;
+    uint64_t grace_ns, stood_ns; /* as the sink says */
+    int fatal;                   /* the sink's done() ends all */
 };
 
-/* ---- who may be asked so ---- */
+#define NOT_TOLD 1 /* the error of a member whose end has not come */
 
-static bool is_behind(const struct member *m)
+/* ---- who is asked by whom ---- */
+
+bool relays_stand_before(const struct member *m)
 {
-    return m->error == 0 && m->target.there != NULL && m->target.kind == TARGET_LIVE;
+    return m->error == 0 && m->target.there != NULL;
 }
 
-/* All hosts that can be on the way: they are numbered as they stand in the tree. */
-static int look_at_hosts(struct by *b)
+static bool is_asked(const struct asking *a, uint32_t i)
 {
-    uint32_t n = 0;
-    int rc = 0;
-
-    for (uint32_t i = 0; i < b->all->n; i++)
-        if (b->only[i] && is_behind(&b->all->list[i]) && b->all->list[i].target.there->host >= n)
-            n = b->all->list[i].target.there->host + 1;
-    if (n == 0)
-        return 0;
-    b->hosts = calloc(n, sizeof(*b->hosts));
-    if (b->hosts == NULL)
-        return err_set(-ENOMEM, "no memory for %u hosts", n);
-    b->n_hosts = n;
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = link_host_of(i, &b->hosts[i]);
-    return rc;
+    return (a->ask->only == NULL || a->ask->only[i]) && relays_stand_before(&a->all->list[i]);
 }
 
-/* States of aggregates may look different in another build. */
-static bool merges(const struct by *b, uint32_t host)
+/* The relay that we have started and that stands before the host; of a host that is lost the host
+ * itself, and to ask it says why. */
+static int find_relay(uint32_t host, struct order *ret)
 {
-    const struct link_host *h = &b->hosts[host];
-    bool same = h->reached && h->first <= host;
+    struct link_host h;
+    int rc = link_host_of(host, &h);
 
-    for (uint32_t i = h->first; same && i <= host; i++)
-        same = !b->hosts[i].reached || strcmp(b->hosts[i].build, probing_build) == 0;
-    return same;
+    if (rc < 0)
+        return rc;
+    ret->relay = h.reached && h.first <= host ? h.first : host;
+    ret->merges = h.merges;
+    return 0;
 }
 
-static int compare(const void *one, const void *two)
+static int compare_orders(const void *one, const void *two)
 {
     const struct order *a = one, *b = two;
 
     if (a->relay != b->relay)
         return a->relay < b->relay ? -1 : 1;
+    if (a->merges != b->merges)
+        return a->merges ? -1 : 1;
     return a->member < b->member ? -1 : 1;
 }
 
-static int put_in_order(struct by *b)
+/* Each host is looked up once. */
+static int order_members(struct relays *r)
 {
-    b->order = calloc(b->all->n + 1, sizeof(*b->order));
-    if (b->order == NULL)
-        return err_set(-ENOMEM, "no memory for %u processes", b->all->n);
-    for (uint32_t i = 0; i < b->all->n; i++) {
-        const struct member *m = &b->all->list[i];
-        if (!b->only[i] || !is_behind(m) || !merges(b, m->target.there->host))
+    const struct members *m = r->a->all;
+    uint32_t hosts = 0;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < m->n; i++)
+        if (is_asked(r->a, i) && m->list[i].target.there->host >= hosts)
+            hosts = m->list[i].target.there->host + 1;
+    struct order *of = calloc(hosts + 1, sizeof(*of));
+    r->order = calloc(m->n + 1, sizeof(*r->order));
+    if (of == NULL || r->order == NULL)
+        rc = err_set(-ENOMEM, "no memory for %u processes", m->n);
+    for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+        if (!is_asked(r->a, i))
             continue;
-        b->order[b->n++] = (struct order){b->hosts[m->target.there->host].first, i};
+        struct order *host = &of[m->list[i].target.there->host];
+        if (host->member == 0) /* not looked up yet */
+            rc = find_relay(m->list[i].target.there->host, host);
+        host->member = 1;
+        r->order[r->n++] = (struct order){host->relay, i, host->merges};
     }
-    qsort(b->order, b->n, sizeof(*b->order), compare);
-    return 0;
+    free(of);
+    if (rc == 0)
+        qsort(r->order, r->n, sizeof(*r->order), compare_orders);
+    return rc;
 }
 
 /* ---- the questions ---- */
 
-static uint64_t timeout_of(const struct by *b)
+static void begin_text(const struct relays *r, struct question *q)
 {
-    return b->how->ask->timeout_ns > 0 ? b->how->ask->timeout_ns : ASK_TIMEOUT_NS;
+    const struct members_ask *ask = r->a->ask;
+    const struct buf *merge = q->kind == MERGED_GROUPS ? ask->merge : NULL;
+    const struct merged_question head = {.kind = q->kind,
+                                         .timeout_ns = r->a->timeout_ns,
+                                         .grace_ns = r->grace_ns,
+                                         .max_bytes = ask->max_bytes,
+                                         .limit = ask->limit,
+                                         .merge = merge != NULL ? merge->data : NULL,
+                                         .merge_size = merge != NULL ? (uint32_t)merge->size : 0};
+
+    buf_init(&q->text, 2 * MERGED_QUESTION_BYTES);
+    merged_ask(&head, &q->text);
 }
 
-static uint64_t grace_of(const struct by *b)
+static int add_place(struct question *q, uint32_t i)
 {
-    uint64_t grace = timeout_of(b) / 8;
+    const struct asking *a = q->all->a;
+    const struct members_range range =
+        a->ask->ranges != NULL ? a->ask->ranges[i] : (struct members_range){.from = 0};
+    struct merged_place one = {.host = a->all->list[i].target.there->host,
+                               .from = range.from,
+                               .to = range.to,
+                               .statement = a->ask->statements != NULL ? a->ask->statements[i]
+                                                                       : a->ask->statement};
+    struct buf place, about;
 
-    grace = grace < GRACE_LEAST_NS ? GRACE_LEAST_NS : grace;
-    return grace < GRACE_MOST_NS ? grace : GRACE_MOST_NS;
-}
-
-static void begin_text(const struct by *b, struct buf *ret)
-{
-    const struct merged_question q = {.timeout_ns = timeout_of(b),
-                                      .grace_ns = grace_of(b),
-                                      .max_bytes = b->how->all_bytes,
-                                      .merge = b->how->merge->data,
-                                      .merge_size = (uint32_t)b->how->merge->size};
-
-    buf_init(ret, 2 * MERGED_QUESTION_BYTES);
-    merged_ask(&q, ret);
-}
-
-static int add_place(const struct by *b, struct group *g, uint32_t i)
-{
-    char place[4200];
-    struct buf about;
-    const struct members_ask *ask = b->how->ask;
-    const struct link_member *m = b->all->list[i].target.there;
-    struct merged_place one = {.host = m->host,
-                               .place = place,
-                               .statement =
-                                   ask->statements != NULL ? ask->statements[i] : ask->statement};
-
-    int n = snprintf(place, sizeof(place), "%lld %lld %s", (long long)m->pid,
-                     (long long)m->start_time, m->directory);
-    if (n < 0 || (size_t)n >= sizeof(place))
-        return err_set(-ENAMETOOLONG, "the name of a data directory is too long");
+    buf_init(&place, LINK_PLACE_BYTES);
     buf_init(&about, MERGED_QUESTION_BYTES);
-    int rc = b->how->merge->size > 0 ? b->how->about(b->how->sink->arg, i, &about) : 0;
+    int rc = link_member_place(a->all->list[i].target.there, &place);
+    if (rc == 0 && q->kind == MERGED_GROUPS)
+        rc = a->sink->about(a->sink->arg, i, &about);
+    one.place = buf_text(&place);
     one.about = about.data;
     one.about_size = (uint32_t)about.size;
     if (rc == 0)
-        merged_ask_member(&one, g->n > 0 ? &g->before : NULL, &g->text);
+        merged_ask_member(&one, q->statement, &q->text);
+    buf_done(&place);
     buf_done(&about);
-    g->before = one;
-    g->n++;
-    return rc == 0 && g->text.failed < 0 ? err_set(-ENOMEM, "no memory for a question to relays")
+    q->statement = one.statement;
+    q->n++;
+    return rc == 0 && q->text.failed < 0 ? err_set(-ENOMEM, "no memory for a question to relays")
                                          : rc;
 }
 
-static struct group *new_group(struct by *b, uint32_t first)
+static struct question *add_question(struct relays *r, uint32_t first)
 {
-    struct group *list = realloc(b->groups, (b->n_groups + 1) * sizeof(*list));
+    struct question *list =
+        array_grow(r->questions, r->n_questions, &r->room_questions, sizeof(*list), QUESTIONS_MAX);
 
     if (list == NULL) {
         (void)err_set(-ENOMEM, "no memory for questions to relays");
         return NULL;
     }
-    b->groups = list;
-    list[b->n_groups] = (struct group){.first = first};
-    begin_text(b, &list[b->n_groups].text);
-    return &list[b->n_groups++];
+    r->questions = list;
+    struct question *q = &list[r->n_questions++];
+    *q = (struct question){.all = r,
+                           .relay = r->order[first].relay,
+                           .first = first,
+                           .run = {.out = -1, .err = -1, .end = -1}};
+    q->kind = r->a->ask->columns                                   ? MERGED_COLUMNS
+              : r->a->ask->merge != NULL && r->order[first].merges ? MERGED_GROUPS
+                                                                   : MERGED_ROWS;
+    begin_text(r, q);
+    buf_init(&q->in, MERGED_RECORD_BYTES + ((size_t)1 << 20));
+    buf_init(&q->stderr_text, STDERR_BYTES);
+    return q;
 }
 
-static int make_groups(struct by *b)
+static int make_questions(struct relays *r)
 {
-    struct group *g = NULL;
+    struct question *q = NULL;
     int rc = 0;
 
-    for (uint32_t i = 0; rc == 0 && i < b->n; i++) {
-        bool other = i == 0 || b->order[i].relay != b->order[i - 1].relay;
-        if (other || g->text.size > MERGED_QUESTION_BYTES)
-            g = new_group(b, i);
-        rc = g == NULL ? -ENOMEM : add_place(b, g, b->order[i].member);
+    for (uint32_t i = 0; rc == 0 && i < r->n; i++) {
+        bool other = i == 0 || r->order[i].relay != r->order[i - 1].relay ||
+                     r->order[i].merges != r->order[i - 1].merges;
+        if (other || q->text.size > MERGED_QUESTION_BYTES)
+            q = add_question(r, i);
+        rc = q == NULL ? -ENOMEM : add_place(q, r->order[i].member);
     }
     return rc;
 }
 
-/* ---- the answers ---- */
+/* ---- the members of a question ---- */
 
-struct answer {
-    struct by *b;
-    const struct group *g;
-    bool any; /* has answered */
-    struct arrow_reader **columns;
-    uint32_t n_columns;
-    struct merged_member *said; /* [g->n] */
-    bool *told;
-    int at; /* of the columns that are read */
-    struct columns_of {
-        const struct sql_column *list;
-        uint32_t n;
-    } * lists;
-};
-
-static struct member *member_of(const struct answer *a, uint32_t which)
+static struct member *member_of(const struct question *q, uint32_t which)
 {
-    return &a->b->all->list[a->b->order[a->g->first + which].member];
+    return &q->all->a->all->list[q->all->order[q->first + which].member];
 }
+
+static bool is_told(const struct question *q, uint32_t which)
+{
+    return q->ends[which].error != NOT_TOLD;
+}
+
+/* One line, and nothing in it that steers a terminal. */
+static void take_note(struct member_result *r, const char *note)
+{
+    (void)snprintf(r->note, sizeof(r->note), "%s", note);
+    for (char *at = r->note; *at != '\0'; at++)
+        *at = (unsigned char)*at < ' ' ? ' ' : *at;
+}
+
+static void end_member(struct question *q, struct reply *r)
+{
+    int rc = q->all->fatal == 0 ? reply_end(r) : 0;
+
+    q->all->fatal = q->all->fatal == 0 ? rc : q->all->fatal;
+}
+
+/* Below 0, with `why`: its members have failed for that reason, but for those whose end has come
+ * and has told all. */
+static void end_question(struct question *q, int rc, const char *why)
+{
+    char kept[ERR_TEXT_BYTES]; /* `why` may be err_text() */
+
+    (void)snprintf(kept, sizeof(kept), "%s", why);
+    q->state = QUESTION_OVER;
+    link_run_end(&q->run);
+    for (uint32_t i = 0; i < q->n; i++) {
+        struct reply r = {.a = q->all->a, .m = member_of(q, i)};
+        if (q->kind != MERGED_GROUPS && is_told(q, i))
+            continue;
+        if (rc < 0)
+            member_failed(r.m, MEMBER_FAILED, err_set(rc, "%s", kept));
+        end_member(q, &r);
+    }
+}
+
+/* ---- records ---- */
 
 static int keep_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
-    struct answer *a = arg;
+    struct question *q = arg;
+    struct columns_list *last = &q->columns[q->n_columns - 1];
 
-    a->lists[a->n_columns - 1] = (struct columns_of){columns, n};
+    last->list = columns;
+    last->n = n;
     return 0;
 }
 
-static int read_columns(struct answer *a, const struct merged_record *r)
+static int take_columns(struct question *q, const struct merged_record *r)
 {
-    const struct answer_sink to = {.arg = a, .columns = keep_columns};
-    struct arrow_reader **readers = NULL;
-    struct columns_of *lists = NULL;
+    const struct answer_sink to = {.arg = q, .columns = keep_columns};
+    struct columns_list *list =
+        array_grow(q->columns, q->n_columns, &q->room_columns, sizeof(*list), q->n);
 
-    if (a->n_columns >= a->g->n)
+    if (list == NULL)
         return err_set(-EBADMSG, "its relay sent more columns than it has processes");
-    readers = realloc(a->columns, (a->n_columns + 1) * sizeof(*readers));
-    a->columns = readers != NULL ? readers : a->columns;
-    lists = realloc(a->lists, (a->n_columns + 1) * sizeof(*lists));
-    a->lists = lists != NULL ? lists : a->lists;
-    if (readers == NULL || lists == NULL || arrow_reader_new(&to, &readers[a->n_columns]) < 0)
-        return err_set(-ENOMEM, "no memory for columns");
-    lists[a->n_columns] = (struct columns_of){NULL, 0};
-    a->n_columns++;
-    int rc = arrow_reader_feed(readers[a->n_columns - 1], r->data, r->size);
-    return rc < 0 ? rc : arrow_reader_end(readers[a->n_columns - 1]);
+    q->columns = list;
+    list += q->n_columns++;
+    *list = (struct columns_list){.reader = NULL};
+    int rc = arrow_reader_new(&to, &list->reader);
+    if (rc == 0)
+        rc = arrow_reader_feed(list->reader, r->data, r->size);
+    return rc == 0 ? arrow_reader_end(list->reader) : rc;
 }
 
-static int read_member(struct answer *a, const struct merged_record *r)
+/* The i-th member's answer is whole, as its relay says: is it? */
+static int judge_end(struct question *q, uint32_t i)
 {
-    struct merged_member m;
-    int rc = merged_read_member(r, a->g->n, a->n_columns, &m);
+    const struct members_sink *s = q->all->a->sink;
+    const struct merged_member *end = &q->ends[i];
 
-    if (rc == 0 && a->told[m.which])
-        rc = err_set(-EBADMSG, "its relay named a process twice");
-    if (rc < 0)
+    if (end->error < 0)
+        return err_set(end->error, "%s", end->why);
+    if (q->kind == MERGED_GROUPS)
+        return 0;
+    if (q->kind == MERGED_ROWS ? q->replies[i].reader == NULL : end->columns == MERGED_NONE)
+        return err_set(-EBADMSG, "its relay sent no columns of it");
+    return q->kind == MERGED_ROWS
+               ? arrow_reader_end(q->replies[i].reader)
+               : s->columns(s->arg, member_of(q, i), q->columns[end->columns].list,
+                            q->columns[end->columns].n);
+}
+
+/* What is said of a member whose end has come is left out. */
+static int take_end(struct question *q, const struct merged_record *r)
+{
+    struct merged_member end;
+    int rc = merged_read_member(r, q->n, q->n_columns, &end);
+
+    if (rc < 0 || is_told(q, end.which))
         return rc;
-    a->told[m.which] = true;
-    a->said[m.which] = m;
-    a->any = a->any || m.error == 0;
+    struct member *m = member_of(q, end.which);
+    q->ends[end.which] = end;
+    m->result.state = MEMBER_ANSWERED;
+    m->result.elapsed_ns = end.elapsed_ns;
+    if (q->kind != MERGED_ROWS) { /* which are counted here */
+        m->result.rows = end.rows;
+        m->result.bytes = end.bytes;
+        m->result.lost = end.lost;
+    }
+    rc = judge_end(q, end.which);
+    if (rc < 0)
+        member_failed(m, MEMBER_FAILED, rc);
+    else
+        take_note(&m->result, end.why);
+    if (q->kind == MERGED_GROUPS)
+        return 0; /* its rows are still to come */
+    struct reply none = {.a = q->all->a, .m = m};
+    struct reply *reply =
+        q->replies != NULL && q->replies[end.which].m != NULL ? &q->replies[end.which] : &none;
+    q->told++;
+    end_member(q, reply);
+    reply_done(reply);
     return 0;
 }
 
-static bool has_answered(const struct answer *a, uint32_t which)
+/* A piece that cannot be taken ends its member, not the others. */
+static int take_piece(struct question *q, const struct merged_record *r)
 {
-    return a->told[which] && a->said[which].error == 0;
+    uint32_t which = r->size >= 4 ? load_le32(r->data) : q->n;
+
+    if (which >= q->n || q->kind != MERGED_ROWS)
+        return err_set(-EBADMSG, "its relay sent rows of one who has none");
+    if (is_told(q, which))
+        return 0;
+    struct reply *reply = &q->replies[which];
+    int rc = reply->reader == NULL ? reply_begin(reply, q->all->a, member_of(q, which)) : 0;
+    if (rc == 0)
+        rc = reply_take(reply, r->data + 4, r->size - 4);
+    if (rc == 0)
+        return 0;
+    q->ends[which].error = rc;
+    q->told++;
+    member_failed(reply->m, MEMBER_FAILED, rc);
+    end_member(q, reply);
+    reply_done(reply);
+    return 0;
 }
 
 /* The first column says whose a row is. */
-static int pass_columns(void *arg, const struct sql_column *columns, uint32_t n)
+static int on_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
-    const struct answer *a = arg;
-    const struct members_sink *s = a->b->how->sink;
+    const struct question *q = arg;
+    const struct members_sink *s = q->all->a->sink;
     int rc = n < 2 ? err_set(-EBADMSG, "its relay sent no columns") : 0;
 
-    for (uint32_t i = 0; i < a->g->n && rc == 0; i++)
-        if (has_answered(a, i))
-            rc = s->columns(s->arg, member_of(a, i), columns + 1, n - 1);
+    for (uint32_t i = 0; i < q->n && rc == 0; i++)
+        if (q->ends[i].error == 0)
+            rc = s->columns(s->arg, member_of(q, i), columns + 1, n - 1);
     return rc;
 }
 
-static int pass_rows(void *arg, const struct answer_rows *rows)
+static int on_rows(void *arg, const struct answer_rows *rows)
 {
-    const struct answer *a = arg;
+    const struct question *q = arg;
+    const struct members_sink *s = q->all->a->sink;
     struct sql_value whose;
     int rc = 0;
 
     for (uint32_t row = 0; row < answer_rows_count(rows) && rc == 0; row++) {
         answer_rows_value(rows, row, 0, &whose);
-        bool known = whose.type == SQL_INT && whose.integer >= 0 && whose.integer < a->g->n &&
-                     has_answered(a, (uint32_t)whose.integer);
-        rc = known ? a->b->how->row(a->b->how->sink->arg, member_of(a, (uint32_t)whose.integer),
-                                    rows, row)
+        bool known = whose.type == SQL_INT && whose.integer >= 0 && whose.integer < q->n &&
+                     q->ends[whose.integer].error == 0;
+        rc = known ? s->row(s->arg, member_of(q, (uint32_t)whose.integer), rows, row)
                    : err_set(-EBADMSG, "its relay sent rows of one who has none");
     }
     return rc;
 }
 
-/* All records of one kind, in their order. */
-static int each_record(struct answer *a, const struct buf *bytes, char kind,
-                       int (*fn)(struct answer *a, const struct merged_record *r))
+static int take_rows(struct question *q, const struct merged_record *r)
 {
+    const struct answer_sink to = {.arg = q, .columns = on_columns, .rows = on_rows};
+
+    if (q->kind != MERGED_GROUPS)
+        return err_set(-EBADMSG, "its relay sent rows where none were asked for");
+    int rc = q->merged == NULL ? arrow_reader_new(&to, &q->merged) : 0;
+    return rc == 0 ? arrow_reader_feed(q->merged, r->data, r->size) : rc;
+}
+
+/* The last record: a member whose end has not come is one that the relay forgot. */
+static int take_last(struct question *q)
+{
+    const struct members_sink *s = q->all->a->sink;
+    const bool groups = q->kind == MERGED_GROUPS;
+    bool any = false;
+
+    for (uint32_t i = 0; i < q->n; i++)
+        any = any || q->ends[i].error == 0;
+    if (groups && any && q->merged == NULL)
+        return err_set(-EBADMSG, "its relay sent no answer of those that it says have one");
+    int rc = groups && any ? arrow_reader_end(q->merged) : 0;
+    if (rc < 0)
+        return rc;
+    for (uint32_t i = 0; i < q->n && groups; i++)
+        if (!is_told(q, i))
+            member_failed(member_of(q, i), MEMBER_FAILED,
+                          err_set(-EBADMSG, "its relay did not name it"));
+    end_question(q, groups ? 0 : -EBADMSG, "its relay did not name it");
+    for (uint32_t i = 0; i < q->n && groups && q->all->fatal == 0 && s->within != NULL; i++)
+        if (q->ends[i].error == 0)
+            s->within(s->arg, member_of(q, i));
+    return 0;
+}
+
+static int take_record(struct question *q, const struct merged_record *r)
+{
+    switch (r->kind) {
+    case 'P':
+        q->ended = r->size == 4 ? load_le32(r->data) : q->ended;
+        return 0;
+    case 'C':
+        return take_columns(q, r);
+    case 'M':
+        return take_end(q, r);
+    case 'D':
+        return take_piece(q, r);
+    case 'R':
+        return take_rows(q, r);
+    default: /* E; merged_read() knows no others */
+        return take_last(q);
+    }
+}
+
+/* fn of link_run_turn(). */
+static int on_bytes(void *arg, bool error, const char *data, size_t size)
+{
+    struct question *q = arg;
+    const uint64_t most = q->all->a->ask->max_bytes;
     struct merged_record r;
     size_t at = 0;
-    int rc = 0;
+    int more = 1, rc;
 
-    for (int more = 1; more == 1 && rc == 0;) {
-        more = merged_read(bytes->data, bytes->size, &at, &r);
-        rc = more < 0 ? more : more == 1 && r.kind == kind ? fn(a, &r) : 0;
-    }
-    return rc;
-}
-
-static struct arrow_reader *rows_reader; /* of the answer that is read; one thread */
-
-static int read_rows(struct answer *a, const struct merged_record *r)
-{
-    return a->any && a->b->how->merge->size > 0
-               ? arrow_reader_feed(rows_reader, r->data, r->size)
-               : err_set(-EBADMSG, "its relay sent rows where none were asked for");
-}
-
-static void take_result(struct member *m, const struct merged_member *said)
-{
-    struct member_result *r = &m->result;
-
-    *r = (struct member_result){.state = MEMBER_ANSWERED,
-                                .rows = said->rows,
-                                .bytes = said->bytes,
-                                .elapsed_ns = said->elapsed_ns,
-                                .lost = said->lost};
-    if (said->error < 0)
-        member_failed(m, MEMBER_FAILED, err_set(said->error, "%s", said->why));
-    else
-        (void)snprintf(r->note, sizeof(r->note), "%s", said->why);
-    for (char *at = r->note; *at != '\0'; at++)
-        *at = (unsigned char)*at < ' ' ? ' ' : *at;
-}
-
-static int fail_all(const struct answer *a, int rc, const char *why)
-{
-    const struct members_sink *s = a->b->how->sink;
-    int fatal = 0;
-
-    for (uint32_t i = 0; i < a->g->n && fatal == 0; i++) {
-        struct member *m = member_of(a, i);
-        m->result = (struct member_result){.state = MEMBER_FAILED};
-        member_failed(m, MEMBER_FAILED, err_set(rc, "%s", why));
-        a->b->only[m - a->b->all->list] = false;
-        fatal = s->done(s->arg, m);
-    }
-    return fatal;
-}
-
-static int tell_columns(const struct answer *a, struct member *m, const struct merged_member *said)
-{
-    const struct members_sink *s = a->b->how->sink;
-    int rc = 0;
-
-    if (said->error == 0 && said->columns == MERGED_NONE)
-        rc = err_set(-EBADMSG, "its relay sent no columns of it");
-    else if (said->error == 0)
-        rc = s->columns(s->arg, m, a->lists[said->columns].list, a->lists[said->columns].n);
-    if (rc < 0)
-        member_failed(m, MEMBER_FAILED, rc);
-    return s->done(s->arg, m);
-}
-
-/* Pass on what the relay has said of each. */
-static int tell_all(const struct answer *a)
-{
-    const struct members_sink *s = a->b->how->sink;
-    static const struct merged_member silent = {.error = -EBADMSG,
-                                                .why = "its relay did not name it"};
-    bool columns = a->b->how->merge->size == 0;
-    int rc = 0;
-
-    for (uint32_t i = 0; i < a->g->n; i++) {
-        struct member *m = member_of(a, i);
-        a->b->only[m - a->b->all->list] = false;
-        take_result(m, a->told[i] ? &a->said[i] : &silent);
-    }
-    for (uint32_t i = 0; i < a->g->n && rc == 0; i++) {
-        struct member *m = member_of(a, i);
-        rc = columns ? tell_columns(a, m, a->told[i] ? &a->said[i] : &silent) : s->done(s->arg, m);
-        if (rc == 0 && !columns && m->result.state == MEMBER_ANSWERED)
-            a->b->how->within(s->arg, m);
-    }
-    return rc;
-}
-
-static int read_answer(struct answer *a, const struct buf *bytes)
-{
-    const struct answer_sink to = {.arg = a, .columns = pass_columns, .rows = pass_rows};
-    bool rows = a->b->how->merge->size > 0;
-    int rc = each_record(a, bytes, 'C', read_columns);
-
-    if (rc == 0)
-        rc = each_record(a, bytes, 'M', read_member);
-    rows_reader = NULL;
-    if (rc == 0)
-        rc = arrow_reader_new(&to, &rows_reader);
-    if (rc == 0)
-        rc = each_record(a, bytes, 'R', read_rows);
-    if (rc == 0 && rows && a->any)
-        rc = arrow_reader_end(rows_reader);
-    arrow_reader_free(rows_reader);
-    return rc;
-}
-
-static int take_answer(struct by *b, const struct group *g, const struct buf *bytes)
-{
-    struct answer a = {.b = b,
-                       .g = g,
-                       .said = calloc(g->n, sizeof(*a.said)),
-                       .told = calloc(g->n, sizeof(*a.told))};
-    char why[ERR_TEXT_BYTES];
-    int rc = a.said != NULL && a.told != NULL ? read_answer(&a, bytes)
-                                              : err_set(-ENOMEM, "no memory for an answer");
-
-    (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
-    rc = rc < 0 ? fail_all(&a, rc, why) : tell_all(&a);
-    for (uint32_t i = 0; i < a.n_columns; i++)
-        arrow_reader_free(a.columns[i]);
-    free(a.columns);
-    free(a.lists);
-    free(a.said);
-    free(a.told);
-    return rc;
-}
-
-/* One that could not be asked so is asked otherwise; one that took all its time is not. */
-static int take_run(struct by *b, const struct group *g, const struct remote_run *run)
-{
-    const struct answer a = {.b = b, .g = g};
-
-    if (run->error == -ETIMEDOUT || run->error == -EMSGSIZE)
-        return fail_all(&a, run->error, run->why);
-    if (run->error < 0 || run->status > 0)
+    if (error) {
+        if (q->stderr_text.size + size < STDERR_BYTES)
+            (void)buf_add(&q->stderr_text, data, size);
         return 0;
-    return take_answer(b, g, &run->out);
-}
-
-/* How far they have come; what cannot be is not said. */
-static void show_progress(void *arg, const struct remote_run *list, uint32_t n)
-{
-    struct by *b = arg;
-    const struct members_sink *s = b->how->sink;
-    uint32_t done = 0, asked = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
-        struct group *g = &b->groups[i];
-        if (list[i].runs)
-            g->ended = merged_progress(list[i].out.data, list[i].out.size, &g->at, g->ended);
-        bool whole = !list[i].runs && list[i].out.size > 0;
-        done += whole || g->ended > g->n ? g->n : g->ended;
     }
-    for (uint32_t i = 0; i < b->all->n; i++)
-        asked += b->only[i];
-    (void)s->tick(s->arg, done, asked);
+    q->bytes += size;
+    if (q->kind != MERGED_ROWS && most > 0 && q->bytes > most)
+        return err_set(-EMSGSIZE, "its answer has more than %llu MB",
+                       (unsigned long long)(most >> 20));
+    rc = buf_add(&q->in, data, size) < 0 ? err_set(-ENOMEM, "no memory for an answer") : 0;
+    while (rc == 0 && more == 1 && q->state == QUESTION_RUNS && q->all->fatal == 0) {
+        more = merged_read(q->in.data, q->in.size, &at, &r);
+        rc = more < 0 ? more : more == 1 ? take_record(q, &r) : 0;
+    }
+    memmove(q->in.data, q->in.data + at, q->in.size - at);
+    q->in.size -= at;
+    return rc;
 }
 
-static int ask_all(struct by *b)
-{
-    struct remote_run *runs = calloc(b->n_groups + 1, sizeof(*runs));
-    const struct remote_limits limits = {.at_once = members_at_once(ASK_AT_ONCE) / 2 + 1,
-                                         .timeout_ns = timeout_of(b) + grace_of(b),
-                                         .bytes = b->how->all_bytes,
-                                         .all_bytes = b->how->all_bytes,
-                                         .tick = b->how->sink->tick != NULL ? show_progress : NULL,
-                                         .arg = b};
+/* ---- their life ---- */
 
-    if (runs == NULL)
+static int start_question(struct question *q)
+{
+    const struct relays *r = q->all;
+
+    q->state = QUESTION_RUNS;
+    q->deadline_ns = clock_monotonic() + r->a->timeout_ns + r->grace_ns;
+    q->ends = calloc(q->n, sizeof(*q->ends));
+    q->replies = q->kind == MERGED_ROWS ? calloc(q->n, sizeof(*q->replies)) : NULL;
+    if (q->ends == NULL || (q->kind == MERGED_ROWS && q->replies == NULL))
+        return err_set(-ENOMEM, "no memory for an answer");
+    for (uint32_t i = 0; i < q->n; i++) {
+        q->ends[i].error = NOT_TOLD;
+        member_of(q, i)->result = (struct member_result){.state = MEMBER_ASKED};
+    }
+    int rc = link_merge_begin(q->relay, &q->text, &q->run);
+    if (rc < 0)
+        end_question(q, rc, err_why(rc));
+    return 0;
+}
+
+static int start_more(struct relays *r)
+{
+    uint32_t running = 0;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < r->n_questions; i++)
+        running += r->questions[i].state == QUESTION_RUNS;
+    for (uint32_t i = 0; i < r->n_questions && rc == 0 && running < r->at_once; i++)
+        if (r->questions[i].state == QUESTION_WAITS) {
+            rc = start_question(&r->questions[i]);
+            running += r->questions[i].state == QUESTION_RUNS;
+        }
+    return rc;
+}
+
+int relays_begin(struct asking *a, struct relays **ret)
+{
+    struct relays *r = calloc(1, sizeof(*r));
+    uint64_t grace = a->ask->grace_ns > 0 ? a->ask->grace_ns : a->timeout_ns / 8;
+
+    *ret = NULL;
+    if (r == NULL)
         return err_set(-ENOMEM, "no memory for questions to relays");
-    for (uint32_t i = 0; i < b->n_groups; i++) {
-        const struct group *g = &b->groups[i];
-        runs[i] = (struct remote_run){.host = b->order[g->first].relay,
-                                      .question = &g->text,
-                                      .error = g->n < MEMBERS_LEAST ? -ENOTSUP : 0};
-    }
-    int rc = remote_runs(runs, b->n_groups, &limits);
-    for (uint32_t i = 0; i < b->n_groups; i++) {
-        rc = rc == 0 ? take_run(b, &b->groups[i], &runs[i]) : rc;
-        remote_run_done(&runs[i]);
-    }
-    free(runs);
-    return rc;
+    r->a = a;
+    grace = grace < GRACE_LEAST_NS && a->ask->grace_ns == 0 ? GRACE_LEAST_NS : grace;
+    r->grace_ns = grace < GRACE_MOST_NS ? grace : GRACE_MOST_NS;
+    int rc = order_members(r);
+    if (rc == 0)
+        rc = make_questions(r);
+    *ret = r;
+    r->at_once = members_at_once(r->n_questions);
+    r->stood_ns = a->sink->stood != NULL ? a->sink->stood(a->sink->arg) : 0;
+    return rc == 0 ? start_more(r) : rc;
 }
 
-int members_query_relays(struct members *m, const struct members_by_relays *by, bool *only)
+uint32_t relays_poll_room(const struct relays *r)
 {
-    const char *off = getenv("PROBING_RELAY_MERGE");
-    struct by b = {.all = m, .how = by, .only = only};
-    int rc = off != NULL && strcmp(off, "0") == 0 ? 0 : look_at_hosts(&b);
+    return RUN_POLLS * r->n_questions;
+}
 
-    if (rc == 0 && b.n_hosts > 0)
-        rc = put_in_order(&b);
-    if (rc == 0)
-        rc = make_groups(&b);
-    if (rc == 0 && b.n_groups > 0)
-        rc = ask_all(&b);
-    for (uint32_t i = 0; i < b.n_groups; i++)
-        buf_done(&b.groups[i].text);
-    free(b.groups);
-    free(b.order);
-    free(b.hosts);
-    return rc;
+/* Does anybody want more of it now?  Where not all questions can be asked at once, those that are
+ * must not wait for others. */
+static bool is_wanted(struct question *q)
+{
+    const struct members_sink *s = q->all->a->sink;
+    bool wanted = s->wanted == NULL || q->kind != MERGED_ROWS || q->told == q->n ||
+                  q->all->at_once < q->all->n_questions;
+
+    for (uint32_t i = 0; i < q->n && !wanted; i++)
+        wanted = !is_told(q, i) && s->wanted(s->arg, member_of(q, i));
+    return wanted;
+}
+
+uint32_t relays_polls(struct relays *r, uint64_t now, struct pollfd *ret, uint64_t *until)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_questions; i++) {
+        struct question *q = &r->questions[i];
+        if (q->state != QUESTION_RUNS)
+            continue;
+        bool wanted = is_wanted(q);
+        if (wanted && q->paused_ns != 0)
+            q->deadline_ns += now - q->paused_ns;
+        q->paused_ns = wanted ? 0 : q->paused_ns != 0 ? q->paused_ns : now;
+        link_run_polls(&q->run, ret + n);
+        if (!wanted)
+            ret[n].fd = -1;
+        else if (q->deadline_ns < *until)
+            *until = q->deadline_ns;
+        n += RUN_POLLS;
+    }
+    return n;
+}
+
+/* It has come to its end without the last record. */
+static int take_status(struct question *q)
+{
+    char why[MEMBER_WHY_BYTES];
+
+    if (q->run.status < 0)
+        return err_set(q->run.status, "%s", q->run.why);
+    child_last_words(&q->stderr_text, why, sizeof(why));
+    return q->run.status > 0
+               ? err_set(-EIO, "%s", why[0] != '\0' ? why : "its relay could not ask it")
+               : err_set(-EBADMSG, "its relay sent what is no answer");
+}
+
+static void turn_question(struct question *q, const struct pollfd *polls)
+{
+    const struct relays *r = q->all;
+    const uint64_t limit_ns = r->a->timeout_ns + r->grace_ns;
+    char limit[TEXT_AMOUNT_BYTES];
+    uint64_t bytes = q->bytes;
+
+    int rc = link_run_turn(&q->run, polls, on_bytes, q);
+    uint64_t now = clock_monotonic();
+    if (q->state == QUESTION_OVER || r->fatal < 0)
+        return;
+    if (q->kind == MERGED_ROWS && q->bytes > bytes)
+        q->deadline_ns = now + limit_ns; /* rows may take as long as they are many */
+    if (rc == 0 && q->paused_ns == 0 && now > q->deadline_ns) {
+        text_ns((int64_t)limit_ns, limit);
+        rc = err_set(-ETIMEDOUT, "no answer within %s", limit);
+    }
+    if (rc == 1)
+        rc = take_status(q);
+    if (rc < 0)
+        end_question(q, rc, err_why(rc));
+}
+
+int relays_turn(struct relays *r, const struct pollfd *polls)
+{
+    const struct members_sink *s = r->a->sink;
+    uint64_t stood = s->stood != NULL ? s->stood(s->arg) : 0;
+
+    for (uint32_t i = 0, at = 0; i < r->n_questions; i++)
+        if (r->questions[i].state == QUESTION_RUNS) {
+            r->questions[i].deadline_ns += stood - r->stood_ns;
+            turn_question(&r->questions[i], polls + at);
+            at += RUN_POLLS;
+        }
+    r->stood_ns = stood;
+    return r->fatal == 0 ? start_more(r) : r->fatal;
+}
+
+bool relays_are_done(const struct relays *r)
+{
+    for (uint32_t i = 0; i < r->n_questions; i++)
+        if (r->questions[i].state != QUESTION_OVER)
+            return false;
+    return true;
+}
+
+uint32_t relays_ended(const struct relays *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_questions; i++) {
+        const struct question *q = &r->questions[i];
+        uint32_t ended = q->ended < q->n ? q->ended : q->n;
+        n += q->state == QUESTION_RUNS && ended > q->told ? ended - q->told : 0;
+    }
+    return n;
+}
+
+void relays_end(struct relays *r, const char *why)
+{
+    for (uint32_t i = 0; r != NULL && i < r->n_questions; i++) {
+        struct question *q = &r->questions[i];
+        for (uint32_t k = 0; q->ends != NULL && k < q->n && q->state == QUESTION_RUNS; k++)
+            if (q->kind == MERGED_GROUPS || !is_told(q, k))
+                member_failed(member_of(q, k), MEMBER_FAILED, err_set(-ECANCELED, "%s", why));
+        link_run_end(&q->run);
+        for (uint32_t k = 0; q->replies != NULL && k < q->n; k++)
+            reply_done(&q->replies[k]);
+        for (uint32_t k = 0; k < q->n_columns; k++)
+            arrow_reader_free(q->columns[k].reader);
+        arrow_reader_free(q->merged);
+        buf_done(&q->text);
+        buf_done(&q->in);
+        buf_done(&q->stderr_text);
+        free(q->ends);
+        free(q->replies);
+        free(q->columns);
+    }
+    free(r != NULL ? r->questions : NULL);
+    free(r != NULL ? r->order : NULL);
+    free(r);
 }

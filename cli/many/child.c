@@ -27,24 +27,23 @@
 #define HOSTS_SAID 8 /* that have left out processes */
 
 /* Standard input and outputs of the child, and streams over them. */
-static int take_outputs(const int ends[2][2])
+static int take_descriptors(int input, const int ends[2][2])
 {
-    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-    if (nothing == -1 || dup2(nothing, STDIN_FILENO) == -1 ||
-        dup2(ends[0][1], STDOUT_FILENO) == -1 || dup2(ends[1][1], STDERR_FILENO) == -1)
+    input = input == -1 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : input;
+    if (input == -1 || dup2(input, STDIN_FILENO) == -1 || dup2(ends[0][1], STDOUT_FILENO) == -1 ||
+        dup2(ends[1][1], STDERR_FILENO) == -1)
         return err_set(-errno, "no output: %s", strerror(errno));
     return terminal_begin();
 }
 
 /* Never returns.  The streams are closed by hand: what was made at_exit() is our parent's. */
-static void be_child(pid_t parent, const int ends[2][2], int (*fn)(void *arg), void *arg)
+static void be_child(pid_t parent, int input, const int ends[2][2], int (*fn)(void *arg), void *arg)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(EXIT_FAILED);
     (void)setpgid(0, 0); /* Ctrl-C is for our parent, who tells us */
-    int rc = take_outputs(ends);
+    int rc = take_descriptors(input, ends);
     proc_close_descriptors(link_descriptor());
     if (rc == 0)
         rc = fn(arg);
@@ -64,7 +63,7 @@ static void close_both(int ends[2])
             (void)close(ends[i]);
 }
 
-int child_start(struct child *c, int (*fn)(void *arg), void *arg)
+int child_start_with(struct child *c, int input, int (*fn)(void *arg), void *arg)
 {
     const pid_t parent = getpid();
     int ends[2][2] = {{-1, -1}, {-1, -1}}, rc = 0;
@@ -77,7 +76,7 @@ int child_start(struct child *c, int (*fn)(void *arg), void *arg)
     (void)fflush(stderr);
     pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0)
-        be_child(parent, (const int(*)[2])ends, fn, arg);
+        be_child(parent, input, (const int(*)[2])ends, fn, arg);
     if (rc == 0 && pid == -1)
         rc = err_set(-errno, "no process to ask from: %s", cli_fork_why(errno));
     for (int i = 0; i < 2 && rc == 0; i++) {
@@ -91,6 +90,11 @@ int child_start(struct child *c, int (*fn)(void *arg), void *arg)
         (void)setpgid(pid, pid); /* whoever comes first */
     }
     return rc;
+}
+
+int child_start(struct child *c, int (*fn)(void *arg), void *arg)
+{
+    return child_start_with(c, /* input= */ -1, fn, arg);
 }
 
 const char *child_own_program(void)

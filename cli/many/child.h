@@ -24,6 +24,8 @@ struct child {
  * becomes the exit code: its own of 0 to 125, or EXIT_FAILED and its reason on standard error.  The
  * child ends with us, and has none of our descriptors. */
 int child_start(struct child *c, int (*fn)(void *arg), void *arg);
+/* The same, with a descriptor of ours as its standard input. */
+int child_start_with(struct child *c, int input, int (*fn)(void *arg), void *arg);
 /* This program, to be run again: by its own name, which others see, where it is still there. */
 const char *child_own_program(void);
 /* Read what has come of output i (0 or 1), at most `most` bytes, to `to`.  1: perhaps more, 0: none

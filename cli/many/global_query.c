@@ -31,9 +31,7 @@ struct global {
     struct sql_global *g;
     struct progress progress;
     bool *only;              /* [all->n] who is asked now */
-    bool *direct;            /* of them, not by its relay */
     bool *ended;             /* of them, whose answer is whole or never will be */
-    uint32_t by_relays;      /* of them, who have been asked so */
     const char **statements; /* [all->n] what they are asked */
     uint32_t at;             /* which table, or which part */
     bool for_columns;
@@ -171,40 +169,25 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
 {
     struct global *q = arg;
 
-    progress_say(&q->progress, "%u of %u have answered", q->by_relays + done, q->by_relays + asked);
+    progress_say(&q->progress, "%u of %u have answered", done, asked);
     return q->fatal;
 }
 
 /* ---- asking ---- */
 
-/* Ask the members that relays which merge can ask; the others stay in q->direct. */
-static int ask_relays(struct global *q, const struct members_ask *ask,
-                      const struct members_sink *sink)
-{
-    struct buf merge;
-    const struct members_by_relays by = {.ask = ask,
-                                         .sink = sink,
-                                         .merge = &merge,
-                                         .all_bytes = ask->max_bytes,
-                                         .about = on_about,
-                                         .row = on_row,
-                                         .within = on_within};
-
-    memcpy(q->direct, q->only, q->all->n);
-    buf_init(&merge, MERGED_QUESTION_BYTES);
-    int rc = q->for_columns ? 1 : sql_global_question(q->g, q->at, &merge);
-    if (rc == 1)
-        rc = members_query_relays(q->all, &by, q->direct);
-    buf_done(&merge);
-    return merge.failed < 0 ? 0 : rc; /* a question that is too long is for each */
-}
-
 /* Ask the members in q->only one statement, or NULL: each its own. */
 static int ask_some(struct global *q, const char *statement)
 {
-    const struct members_sink sink = {
-        .arg = q, .columns = on_columns, .rows = on_rows, .done = on_done, .tick = on_tick};
+    const struct members_sink sink = {.arg = q,
+                                      .columns = on_columns,
+                                      .rows = on_rows,
+                                      .about = on_about,
+                                      .row = on_row,
+                                      .within = on_within,
+                                      .done = on_done,
+                                      .tick = on_tick};
     struct members_ask ask = *q->how;
+    struct buf merge;
     uint64_t max = q->ask->max_bytes > 0 ? q->ask->max_bytes : SQL_GLOBAL_MAX_BYTES;
 
     ask.statement = statement;
@@ -215,14 +198,16 @@ static int ask_some(struct global *q, const char *statement)
     ask.max_bytes = SENT_PER_HELD * max + SENT_MORE;
     if (q->ask->timeout_ns > 0)
         ask.timeout_ns = q->ask->timeout_ns;
+    ask.columns = q->for_columns;
     memset(q->ended, 0, q->all->n);
-    q->by_relays = 0;
-    int rc = ask_relays(q, &ask, &sink);
-    for (uint32_t i = 0; i < q->all->n; i++)
-        q->by_relays += q->only[i] && !q->direct[i];
-    ask.only = q->direct;
-    if (rc == 0)
+    buf_init(&merge, MERGED_QUESTION_BYTES);
+    int rc = q->for_columns ? 0 : sql_global_question(q->g, q->at, &merge);
+    const char *off = getenv("PROBING_RELAY_MERGE");
+    if (rc == 1 && merge.failed == 0 && (off == NULL || strcmp(off, "0") != 0))
+        ask.merge = &merge; /* one that is too long is for each */
+    if (rc >= 0)
         rc = members_query(q->all, &ask, &sink);
+    buf_done(&merge);
     for (uint32_t i = 0; i < q->all->n && rc == 0; i++)
         if (q->only[i] && !q->ended[i])
             take_end(q, i);
@@ -423,9 +408,8 @@ int members_global(struct members *m, const struct members_ask *how, const struc
     bool sketch = false;
     int rc = sql_format_parse(ask->format, &format);
 
-    q.only = calloc(3, m->n + 1);
+    q.only = calloc(2, m->n + 1);
     q.ended = q.only != NULL ? q.only + m->n + 1 : NULL;
-    q.direct = q.only != NULL ? q.ended + m->n + 1 : NULL;
     q.statements = calloc(m->n + 1, sizeof(char *));
     if (rc == 0 && (q.only == NULL || q.statements == NULL))
         rc = err_set(-ENOMEM, "no memory for %u answers", m->n);

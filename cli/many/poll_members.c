@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/poll_members.c - asks as ask.h says: all connections are polled, and each gets its turn.
+ * cli/many/poll_members.c - asks as ask.h says: all connections to members of this machine are
+ * polled, with the answers of relays (ask_relays.c), and each gets its turn.
  *
  * One thread.  It knows nothing of what is asked; answers go to a sink as they come.
  */
-#include "cli/many/ask.h"
+#include "cli/many/asking.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,6 @@
 #include "cli/target/auth_token.h"
 #include "cli/target/no_core.h"
 #include "cli/target/query_client.h"
-#include "cli/target/remote_target.h"
 #include "cli/target/target.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"
@@ -33,76 +32,49 @@
 #define LOOKED_NS NS_PER_S        /* of all time, to find out why connections ended */
 #define CHILD_READS 8             /* of CHILD_BYTES in a turn */
 #define CHILD_BYTES ((size_t)64 << 10)
-#define CHILD_SAYS ((size_t)64 << 10) /* of what it says on its standard error */
-#define FILES_LEFT 64                 /* descriptors that are not for connections */
-#define FILES_EACH \
-    4 /* of a member: a child has two, as has one of a relay that
-                                       * is asked, and one that is kept */
+#define CHILD_STDERR ((size_t)64 << 10) /* of its standard error */
+#define FILES_LEFT 64                   /* descriptors that are not for connections */
+#define FILES_EACH 4                    /* of a member: a child has two, and one is kept */
 
-struct asking;
+struct polling;
 
 /* A member that is asked now. */
 struct one {
-    struct asking *a;
-    struct member *m;
+    struct polling *p;
+    struct reply reply;
     struct probing_client *client; /* of a living one; NULL: its queue was full, or it is dead */
     struct child child;            /* of files, and where waits_first() */
-    struct buf said;               /* by the child */
-    struct arrow_reader *reader;
+    struct buf stderr_text;        /* of the child */
     uint64_t began_ns, deadline_ns, looked_ns;
     uint64_t stood_ns, paused_ns; /* as the sink says; since then, 0: it is read */
-    bool columns;                 /* have been handed on */
     bool died;                    /* while it was asked: its files are read now */
     bool kept;                    /* its client is of a question before */
     bool ends;                    /* target_ends(), when it was looked at last */
     char token[TOKEN_BYTES];
 };
 
-struct asking {
-    struct members *all;
-    const struct members_ask *ask;
-    const struct members_sink *sink;
+struct polling {
+    struct asking a;
+    struct relays *relays;
     struct one **open;
-    struct pollfd *polls; /* two for each of `open` */
-    uint32_t n_open, at_once, next, asked, done;
-    uint64_t timeout_ns, looked_ns, ticked_ns;
+    struct pollfd *polls; /* two for each of `open`, then those of the relays */
+    uint32_t n_open, at_once, next;
+    uint64_t looked_ns, ticked_ns;
 };
 
+static const struct members_sink *sink_of(const struct one *o)
+{
+    return o->p->a.sink;
+}
+
 /* ---- one member ---- */
-
-static int on_columns(void *arg, const struct sql_column *columns, uint32_t n)
-{
-    struct one *o = arg;
-    const struct members_sink *s = o->a->sink;
-
-    o->columns = true;
-    return s->columns != NULL ? s->columns(s->arg, o->m, columns, n) : 0;
-}
-
-static int on_rows(void *arg, const struct answer_rows *rows)
-{
-    struct one *o = arg;
-    const struct members_sink *s = o->a->sink;
-
-    o->m->result.rows += answer_rows_count(rows);
-    return s->rows != NULL ? s->rows(s->arg, o->m, rows) : 0;
-}
-
-static int take_bytes(struct one *o, const char *data, size_t size)
-{
-    o->m->result.bytes += size;
-    if (o->a->ask->max_bytes > 0 && o->m->result.bytes > o->a->ask->max_bytes)
-        return err_set(-EFBIG, "its answer is longer than %llu bytes, and was given up",
-                       (unsigned long long)o->a->ask->max_bytes);
-    return arrow_reader_feed(o->reader, data, size);
-}
 
 static int on_event(void *arg, const struct probing_client_event *e)
 {
     struct one *o = arg;
 
     if (e->kind == PROBING_CLIENT_DATA)
-        return take_bytes(o, e->text, e->size);
+        return reply_take(&o->reply, e->text, e->size);
     if (e->kind != PROBING_CLIENT_DONE)
         return 0;
     if (e->status < 0)
@@ -112,16 +84,16 @@ static int on_event(void *arg, const struct probing_client_event *e)
 
 static struct members_range range_of(const struct one *o)
 {
-    const struct members_range *all = o->a->ask->ranges;
+    const struct members_range *all = o->p->a.ask->ranges;
 
-    return all != NULL ? all[o->m - o->a->all->list] : (struct members_range){.from = 0};
+    return all != NULL ? all[o->reply.m - o->p->a.all->list] : (struct members_range){.from = 0};
 }
 
 static const char *statement_of(const struct one *o)
 {
-    const char *const *all = o->a->ask->statements;
+    const char *const *all = o->p->a.ask->statements;
 
-    return all != NULL ? all[o->m - o->a->all->list] : o->a->ask->statement;
+    return all != NULL ? all[o->reply.m - o->p->a.all->list] : o->p->a.ask->statement;
 }
 
 static struct answer_ask query_of(const struct one *o)
@@ -130,7 +102,7 @@ static struct answer_ask query_of(const struct one *o)
 
     return (struct answer_ask){.statement = statement_of(o),
                                .format = "arrow",
-                               .limit = o->a->ask->limit,
+                               .limit = o->p->a.ask->limit,
                                .from_row = range.from,
                                .to_row = range.to};
 }
@@ -158,27 +130,27 @@ static int answer_in_child(void *arg)
     const struct one *o = arg;
     struct answer_ask ask = query_of(o);
 
-    ask.timeout_ns = o->a->timeout_ns; /* the engine gives up in time, too */
+    ask.timeout_ns = o->p->a.timeout_ns; /* the engine gives up in time, too */
     terminal_exact();
-    return answer_bytes(&o->m->target, &ask, write_bytes, NULL);
+    return answer_bytes(&o->reply.m->target, &ask, write_bytes, NULL);
 }
 
 static void keep_connection(struct one *o)
 {
-    struct members *all = o->a->all;
+    struct members *all = o->p->a.all;
 
-    if (o->a->ask->keep && o->client != NULL && o->m->result.state == MEMBER_ANSWERED &&
-        all->n_kept < o->a->at_once && members_keep(all, o->m, o->client))
+    if (o->p->a.ask->keep && o->client != NULL && o->reply.m->result.state == MEMBER_ANSWERED &&
+        all->n_kept < o->p->at_once && members_keep(all, o->reply.m, o->client))
         o->client = NULL;
 }
 
 static int begin_connection(struct one *o)
 {
-    o->client = members_take_kept(o->a->all, o->m);
+    o->client = members_take_kept(o->p->a.all, o->reply.m);
     o->kept = o->client != NULL;
     if (o->kept)
         return send_statement(o);
-    int rc = target_begin(&o->m->target, o->token, &o->client);
+    int rc = target_begin(&o->reply.m->target, o->token, &o->client);
 
     return rc == -EAGAIN ? 0 : rc < 0 ? rc : send_statement(o);
 }
@@ -198,22 +170,20 @@ static bool waits_first(const struct target *t)
     const char *token = getenv("PROBING_TOKEN");
     bool local = strncmp(t->host, "127.", 4) == 0 || strcmp(t->host, "::1") == 0;
 
-    return t->there == NULL && t->host[0] != '\0' &&
+    return t->host[0] != '\0' &&
            (!is_number(t->host) || (local && (token == NULL || token[0] == '\0')));
 }
 
 static int begin_member(struct one *o)
 {
-    const struct answer_sink to = {.arg = o, .columns = on_columns, .rows = on_rows};
-    int rc = arrow_reader_new(&to, &o->reader);
+    int rc = reply_begin(&o->reply, &o->p->a, o->reply.m);
 
     if (rc < 0)
         return rc;
-    if (target_is_files(&o->m->target) || o->m->target.kind == TARGET_THERE ||
-        waits_first(&o->m->target))
+    if (target_is_files(&o->reply.m->target) || waits_first(&o->reply.m->target))
         return child_start(&o->child, answer_in_child, o);
-    if (o->m->target.kind == TARGET_BARE)
-        return target_no_core(o->m->target.pid, /* plugin= */ "");
+    if (o->reply.m->target.kind == TARGET_BARE)
+        return target_no_core(o->reply.m->target.pid, /* plugin= */ "");
     return begin_connection(o);
 }
 
@@ -221,10 +191,10 @@ static int child_reason(struct one *o)
 {
     char line[MEMBER_WHY_BYTES];
 
-    child_last_words(&o->said, line, sizeof(line));
+    child_last_words(&o->stderr_text, line, sizeof(line));
     return err_set(-EIO, "%s%s%s", o->died ? "the process has died, and its files were read: " : "",
                    line[0] != '\0' ? line : "it gave no answer",
-                   o->m->target.stopped
+                   o->reply.m->target.stopped
                        ? " (the process is stopped: only what it has stored can be read)"
                        : "");
 }
@@ -245,13 +215,13 @@ static int child_turn(struct one *o)
     buf_init(&bytes, CHILD_BYTES);
     for (int i = 0; rc == 1 && i < CHILD_READS; i++) {
         rc = child_read(&o->child, 0, &bytes, CHILD_BYTES);
-        int bad = rc == 1 ? take_bytes(o, bytes.data, bytes.size) : 0;
+        int bad = rc == 1 ? reply_take(&o->reply, bytes.data, bytes.size) : 0;
         buf_reset(&bytes);
         rc = bad < 0 ? bad : rc;
     }
     buf_done(&bytes);
-    if (o->said.size < CHILD_SAYS / 2)
-        said = child_read(&o->child, 1, &o->said, CHILD_SAYS / 4);
+    if (o->stderr_text.size < CHILD_STDERR / 2)
+        said = child_read(&o->child, 1, &o->stderr_text, CHILD_STDERR / 4);
     if (rc < 0 && rc != -EPIPE)
         return rc;
     return rc == -EPIPE && (said == -EPIPE || said == 0) ? finish_child(o) : 0;
@@ -265,7 +235,7 @@ static int take_turn(struct one *o)
 
     if (rc != 1)
         return rc;
-    rc = arrow_reader_end(o->reader);
+    rc = arrow_reader_end(o->reply.reader);
     return rc < 0 ? rc : 1;
 }
 
@@ -281,31 +251,28 @@ static int connect_anew(struct one *o)
 }
 
 /* A connection has ended in the middle: is the process dead?  Then its files may answer. */
-static int look_why(struct one *o)
+static int find_end_reason(struct one *o)
 {
-    struct asking *a = o->a;
+    struct polling *p = o->p;
+    struct target *t = &o->reply.m->target, now;
     uint64_t began = clock_monotonic();
     char why[ERR_TEXT_BYTES];
-    struct target now;
     int rc = -ECONNRESET;
 
-    if (o->client == NULL || a->looked_ns > LOOKED_NS)
+    if (o->client == NULL || p->looked_ns > LOOKED_NS)
         return err_set(rc, "the connection was closed before the answer was whole");
     client_turns_end(o->client);
     (void)snprintf(why, sizeof(why), "%s", err_why(rc));
-    if (!o->columns && (o->m->target.pid != 0 || o->m->target.there != NULL) &&
-        probing_client_end(o->client) == PROBING_CLIENT_DIED &&
-        (remote_died(&o->m->target, &now) ||
-         (target_resolve(o->m->target.text, &now) == 0 && target_is_files(&now)))) {
-        o->m->target = now;
+    if (!o->reply.columns && t->pid != 0 && probing_client_end(o->client) == PROBING_CLIENT_DIED &&
+        target_resolve(t->text, &now) == 0 && target_is_files(&now)) {
+        *t = now;
         probing_client_free(o->client);
         o->client = NULL;
-        arrow_reader_free(o->reader);
-        o->reader = NULL;
+        reply_done(&o->reply);
         o->died = true;
         rc = begin_member(o);
     }
-    a->looked_ns += clock_monotonic() - began;
+    p->looked_ns += clock_monotonic() - began;
     return rc == -ECONNRESET ? err_set(rc, "%s", why) : rc;
 }
 
@@ -321,70 +288,70 @@ static void compare_builds(const struct probing_client *c, struct member_result 
 
 static void keep_result(struct one *o, int rc)
 {
-    struct member_result *r = &o->m->result;
+    struct member_result *r = &o->reply.m->result;
 
     r->elapsed_ns = clock_monotonic() - o->began_ns;
     r->state = MEMBER_ANSWERED;
-    if (rc < 0) {
-        member_failed(o->m, MEMBER_FAILED, rc);
-        return;
-    }
-    if (o->child.pid != 0)
-        child_last_words(&o->said, r->note, sizeof(r->note));
+    if (rc < 0)
+        member_failed(o->reply.m, MEMBER_FAILED, rc);
+    else if (o->child.pid != 0)
+        child_last_words(&o->stderr_text, r->note, sizeof(r->note));
     else
         compare_builds(o->client, r);
-    r->lost = arrow_reader_lost(o->reader);
-    r->truncated = arrow_reader_truncated(o->reader);
-    (void)snprintf(r->empty, sizeof(r->empty), "%s", arrow_reader_empty(o->reader));
+}
+
+static void free_one(struct one *o)
+{
+    probing_client_free(o->client); /* which cancels what it runs */
+    child_end(&o->child);
+    buf_done(&o->stderr_text);
+    reply_done(&o->reply);
+    free(o);
 }
 
 /* Place i of the open ones is free from now on. */
-static int close_one(struct asking *a, uint32_t i, int rc)
+static int close_one(struct polling *p, uint32_t i, int rc)
 {
-    struct one *o = a->open[i];
+    struct one *o = p->open[i];
 
     keep_result(o, rc);
     keep_connection(o);
-    probing_client_free(o->client);
-    child_end(&o->child);
-    buf_done(&o->said);
-    arrow_reader_free(o->reader);
-    struct member *m = o->m;
-    free(o);
-    a->open[i] = a->open[--a->n_open];
-    a->done++;
-    return a->sink->done != NULL ? a->sink->done(a->sink->arg, m) : 0;
+    p->open[i] = p->open[--p->n_open];
+    rc = reply_end(&o->reply);
+    free_one(o);
+    return rc;
 }
 
 /* Judge what a turn gave.  0: it goes on, or was ended in order. */
-static int judge(struct asking *a, uint32_t i, int rc)
+static int judge_turn(struct polling *p, uint32_t i, int rc)
 {
-    struct one *o = a->open[i];
+    struct one *o = p->open[i];
 
-    if (rc == -ECONNRESET && o->kept && !o->columns)
+    if (rc == -ECONNRESET && o->kept && !o->reply.columns)
         rc = connect_anew(o);
     if (rc == -ECONNRESET)
-        rc = look_why(o);
-    return rc == 0 ? 0 : close_one(a, i, rc);
+        rc = find_end_reason(o);
+    return rc == 0 ? 0 : close_one(p, i, rc);
 }
 
 static int too_late(struct one *o)
 {
     char limit[TEXT_AMOUNT_BYTES];
-    const struct target *t = &o->m->target;
+    const struct target *t = &o->reply.m->target;
     struct target_halt halt = {.is = ""};
     const char *stands = t->pid != 0 && target_halted(t->pid, &halt) ? "; the process is " : "";
 
-    text_ns((int64_t)o->a->timeout_ns, limit);
+    text_ns((int64_t)o->p->a.timeout_ns, limit);
     (void)err_set(-ETIMEDOUT, "%s within %s%s%s",
-                  o->columns ? "its answer was not whole" : "no answer", limit, stands, halt.is);
+                  o->reply.columns ? "its answer was not whole" : "no answer", limit, stands,
+                  halt.is);
     return target_explain_silence(t, -ETIMEDOUT);
 }
 
 /* One that is ending has its socket open for as long as its memory takes. */
 static int look_whether_it_ends(struct one *o, uint64_t now)
 {
-    const struct target *t = &o->m->target;
+    const struct target *t = &o->reply.m->target;
 
     if (t->kind != TARGET_LIVE || t->host[0] != '\0' || o->child.pid != 0 ||
         now < o->began_ns + ENDS_NS || now < o->looked_ns + ENDS_NS)
@@ -398,41 +365,42 @@ static int look_whether_it_ends(struct one *o, uint64_t now)
 
 /* ---- all of them ---- */
 
-static int open_one(struct asking *a, struct member *m)
+static int open_one(struct polling *p, struct member *m)
 {
     struct one *o = calloc(1, sizeof(*o));
 
     m->result = (struct member_result){.state = MEMBER_ASKED};
     if (o == NULL)
         return err_set(-ENOMEM, "no memory for a connection");
-    *o = (struct one){.a = a, .m = m, .child = {.fds = {-1, -1}}, .began_ns = clock_monotonic()};
-    o->deadline_ns = o->began_ns + a->timeout_ns;
-    o->stood_ns = a->sink->stood != NULL ? a->sink->stood(a->sink->arg) : 0;
-    buf_init(&o->said, CHILD_SAYS);
-    a->open[a->n_open++] = o;
+    *o = (struct one){.p = p, .child = {.fds = {-1, -1}}, .began_ns = clock_monotonic()};
+    o->reply = (struct reply){.a = &p->a, .m = m};
+    o->deadline_ns = o->began_ns + p->a.timeout_ns;
+    o->stood_ns = p->a.sink->stood != NULL ? p->a.sink->stood(p->a.sink->arg) : 0;
+    buf_init(&o->stderr_text, CHILD_STDERR);
+    p->open[p->n_open++] = o;
     int rc = begin_member(o);
-    return rc < 0 ? judge(a, a->n_open - 1, rc) : 0;
+    return rc < 0 ? judge_turn(p, p->n_open - 1, rc) : 0;
 }
 
 /* It was known before that it cannot be asked. */
-static int skip_one(struct asking *a, struct member *m)
+static int skip_one(struct polling *p, struct member *m)
 {
     m->result.state = MEMBER_NOT_ASKED;
     m->result.error = m->error;
-    a->done++;
-    return a->sink->done != NULL ? a->sink->done(a->sink->arg, m) : 0;
+    p->a.done++;
+    return p->a.sink->done != NULL ? p->a.sink->done(p->a.sink->arg, m) : 0;
 }
 
-static int open_more(struct asking *a)
+static int open_more(struct polling *p)
 {
     int rc = 0;
 
-    while (rc == 0 && a->next < a->all->n && a->n_open < a->at_once) {
-        uint32_t i = a->next++;
-        struct member *m = &a->all->list[i];
-        if (a->ask->only != NULL && !a->ask->only[i])
+    while (rc == 0 && p->next < p->a.all->n && p->n_open < p->at_once) {
+        uint32_t i = p->next++;
+        struct member *m = &p->a.all->list[i];
+        if ((p->a.ask->only != NULL && !p->a.ask->only[i]) || relays_stand_before(m))
             continue;
-        rc = m->error < 0 ? skip_one(a, m) : open_one(a, m);
+        rc = m->error < 0 ? skip_one(p, m) : open_one(p, m);
     }
     return rc;
 }
@@ -440,7 +408,7 @@ static int open_more(struct asking *a)
 /* While nobody could be read; of one that is paused all of its time is. */
 static void forgive(struct one *o)
 {
-    const struct members_sink *s = o->a->sink;
+    const struct members_sink *s = sink_of(o);
     uint64_t stood = s->stood != NULL ? s->stood(s->arg) : 0;
 
     o->deadline_ns += o->paused_ns == 0 ? stood - o->stood_ns : 0;
@@ -450,8 +418,8 @@ static void forgive(struct one *o)
 /* One who is not read stands still. */
 static bool is_wanted(struct one *o, uint64_t now)
 {
-    const struct members_sink *s = o->a->sink;
-    bool wanted = s->wanted == NULL || s->wanted(s->arg, o->m);
+    const struct members_sink *s = sink_of(o);
+    bool wanted = s->wanted == NULL || s->wanted(s->arg, o->reply.m);
 
     forgive(o);
     if (wanted && o->paused_ns != 0)
@@ -460,37 +428,32 @@ static bool is_wanted(struct one *o, uint64_t now)
     return wanted;
 }
 
-/* The descriptors to wait for.  Gives for how long, in ms. */
-static int prepare(struct asking *a)
+/* Fill its two polls; it lowers *until to when it must be served. */
+static void prepare_one(struct one *o, uint64_t now, struct pollfd ret[2], uint64_t *until)
 {
-    uint64_t now = clock_monotonic(), until = now + TICK_NS;
+    bool wanted = is_wanted(o, now);
 
-    for (uint32_t i = 0; i < a->n_open; i++) {
-        struct one *o = a->open[i];
-        struct pollfd *p = &a->polls[2 * i];
-        bool wanted = is_wanted(o, now);
-        p[0] = (struct pollfd){.fd = -1};
-        p[1] = (struct pollfd){.fd = -1};
-        if (o->child.pid != 0) {
-            p[0] = (struct pollfd){.fd = wanted ? o->child.fds[0] : -1, .events = POLLIN};
-            p[1] = (struct pollfd){.fd = o->said.size < CHILD_SAYS / 2 ? o->child.fds[1] : -1,
-                                   .events = POLLIN};
-        } else if (o->client != NULL && wanted) {
-            p[0].fd = client_turn_fd(o->client);
-            p[0].events = (short)client_turn_events(o->client);
-        }
-        if (p[0].fd == -1 && p[1].fd == -1 && wanted) /* a full queue, or a child that ends */
-            until = now + 5 * NS_PER_MS < until ? now + 5 * NS_PER_MS : until;
-        until = wanted && o->deadline_ns < until ? o->deadline_ns : until;
+    ret[0] = (struct pollfd){.fd = -1};
+    ret[1] = (struct pollfd){.fd = -1};
+    if (o->child.pid != 0) {
+        bool room = o->stderr_text.size < CHILD_STDERR / 2;
+        ret[0] = (struct pollfd){.fd = wanted ? o->child.fds[0] : -1, .events = POLLIN};
+        ret[1] = (struct pollfd){.fd = room ? o->child.fds[1] : -1, .events = POLLIN};
+    } else if (o->client != NULL && wanted) {
+        ret[0].fd = client_turn_fd(o->client);
+        ret[0].events = (short)client_turn_events(o->client);
     }
-    return until > now ? (int)((until - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
+    if (ret[0].fd == -1 && ret[1].fd == -1 && wanted) /* a full queue, or a child that ends */
+        *until = now + 5 * NS_PER_MS < *until ? now + 5 * NS_PER_MS : *until;
+    *until = wanted && o->deadline_ns < *until ? o->deadline_ns : *until;
 }
 
 /* Its turn, where it has something; and its end, where it is too late. */
-static int serve(struct asking *a, uint32_t i, const struct pollfd *p)
+static int serve_one(struct polling *p, uint32_t i, const struct pollfd polls[2])
 {
-    struct one *o = a->open[i];
-    bool ready = p[0].revents != 0 || p[1].revents != 0 || (p[0].fd == -1 && p[1].fd == -1);
+    struct one *o = p->open[i];
+    bool ready =
+        polls[0].revents != 0 || polls[1].revents != 0 || (polls[0].fd == -1 && polls[1].fd == -1);
 
     if (o->paused_ns != 0)
         return 0;
@@ -500,28 +463,34 @@ static int serve(struct asking *a, uint32_t i, const struct pollfd *p)
         rc = too_late(o);
     if (rc == 0 && !ready)
         rc = look_whether_it_ends(o, clock_monotonic());
-    return rc == 0 ? 0 : judge(a, i, rc);
+    return rc == 0 ? 0 : judge_turn(p, i, rc);
 }
 
-static int tick(struct asking *a)
+static int tell_progress(struct polling *p)
 {
     uint64_t now = clock_monotonic();
 
-    if (a->sink->tick == NULL || now - a->ticked_ns < TICK_NS)
+    if (p->a.sink->tick == NULL || now - p->ticked_ns < TICK_NS)
         return 0;
-    a->ticked_ns = now;
-    return a->sink->tick(a->sink->arg, a->done, a->asked);
+    p->ticked_ns = now;
+    return p->a.sink->tick(p->a.sink->arg, p->a.done + relays_ended(p->relays), p->a.asked);
 }
 
-static int go_round(struct asking *a)
+static int go_round(struct polling *p)
 {
-    int ms = prepare(a), rc = 0;
+    uint64_t now = clock_monotonic(), until = now + TICK_NS;
+    const uint32_t own = 2 * p->n_open;
+    int rc = 0;
 
-    if (poll(a->polls, 2 * a->n_open, ms) == -1 && errno != EINTR)
+    for (uint32_t i = 0; i < p->n_open; i++)
+        prepare_one(p->open[i], now, &p->polls[2 * i], &until);
+    nfds_t n = own + relays_polls(p->relays, now, p->polls + own, &until);
+    int ms = until > now ? (int)((until - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
+    if (poll(p->polls, n, ms) == -1 && errno != EINTR)
         return err_set(-errno, "poll: %s", strerror(errno));
-    for (uint32_t i = a->n_open; i-- > 0 && rc == 0 && !cli_interrupted;)
-        rc = serve(a, i, &a->polls[2 * i]); /* from the end: who leaves is replaced by the last */
-    return rc;
+    for (uint32_t i = own / 2; i-- > 0 && rc == 0 && !cli_interrupted;)
+        rc = serve_one(p, i, &p->polls[2 * i]); /* the last one takes the place of one that ends */
+    return rc == 0 && !cli_interrupted ? relays_turn(p->relays, p->polls + own) : rc;
 }
 
 uint32_t members_at_once(uint32_t wanted)
@@ -541,18 +510,18 @@ uint32_t members_at_once(uint32_t wanted)
 }
 
 /* why: what ends asking, when it is not Ctrl-C. */
-static void end_all(struct asking *a, const char *why)
+static void end_all(struct polling *p, const char *why)
 {
-    while (a->n_open > 0) {
-        struct one *o = a->open[--a->n_open];
-        keep_result(o, err_set(-ECANCELED, "it had not answered when %s",
-                               cli_interrupted ? "it was interrupted" : why));
-        probing_client_free(o->client); /* which cancels what it runs */
-        child_end(&o->child);
-        buf_done(&o->said);
-        arrow_reader_free(o->reader);
-        free(o);
+    char text[ERR_TEXT_BYTES + 64];
+
+    (void)snprintf(text, sizeof(text), "it had not answered when %s",
+                   cli_interrupted ? "it was interrupted" : why);
+    while (p->n_open > 0) {
+        struct one *o = p->open[--p->n_open];
+        keep_result(o, err_set(-ECANCELED, "%s", text));
+        free_one(o);
     }
+    relays_end(p->relays, text);
 }
 
 static uint32_t count_asked(const struct members *m, const struct members_ask *ask)
@@ -564,34 +533,46 @@ static uint32_t count_asked(const struct members *m, const struct members_ask *a
     return n;
 }
 
+static int begin_all(struct polling *p)
+{
+    const struct members_ask *ask = p->a.ask;
+    int rc = relays_begin(&p->a, &p->relays);
+
+    p->at_once = members_at_once(ask->at_once > 0 ? ask->at_once : ASK_AT_ONCE);
+    p->open = calloc(p->at_once, sizeof(struct one *));
+    p->polls = calloc(2 * (size_t)p->at_once + (rc == 0 ? relays_poll_room(p->relays) : 0),
+                      sizeof(*p->polls));
+    return rc == 0 && (p->open == NULL || p->polls == NULL)
+               ? err_set(-ENOMEM, "no memory for %u connections", p->at_once)
+               : rc;
+}
+
 int members_query(struct members *m, const struct members_ask *ask, const struct members_sink *sink)
 {
-    struct asking a = {.all = m, .ask = ask, .sink = sink, .asked = count_asked(m, ask)};
+    struct polling p = {.a = {.all = m,
+                              .ask = ask,
+                              .sink = sink,
+                              .timeout_ns = ask->timeout_ns > 0 ? ask->timeout_ns : ASK_TIMEOUT_NS,
+                              .asked = count_asked(m, ask)}};
     char why[ERR_TEXT_BYTES];
-    int rc = 0;
 
-    a.timeout_ns = ask->timeout_ns > 0 ? ask->timeout_ns : ASK_TIMEOUT_NS;
-    a.at_once = members_at_once(ask->at_once > 0 ? ask->at_once : ASK_AT_ONCE);
     for (uint32_t i = 0; i < m->n; i++)
         if (ask->only == NULL || ask->only[i])
             m->list[i].result.state = MEMBER_NOT_ASKED;
-    a.open = calloc(a.at_once, sizeof(struct one *));
-    a.polls = calloc(a.at_once, 2 * sizeof(*a.polls));
-    if (a.open == NULL || a.polls == NULL)
-        rc = err_set(-ENOMEM, "no memory for %u connections", a.at_once);
+    int rc = begin_all(&p);
     while (rc == 0 && !cli_interrupted) {
-        rc = open_more(&a);
-        if (rc == 0 && a.n_open == 0 && a.next >= m->n)
+        rc = open_more(&p);
+        if (rc == 0 && p.n_open == 0 && p.next >= m->n && relays_are_done(p.relays))
             break;
         if (rc == 0)
-            rc = go_round(&a);
+            rc = go_round(&p);
         if (rc == 0)
-            rc = tick(&a);
+            rc = tell_progress(&p);
     }
     (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
-    end_all(&a, why);
-    free(a.open);
-    free(a.polls);
+    end_all(&p, why);
+    free(p.open);
+    free(p.polls);
     return rc < 0            ? err_set(rc, "%s", why)
            : cli_interrupted ? err_set(-ECANCELED, "interrupted")
                              : 0;

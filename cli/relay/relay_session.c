@@ -13,13 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/link/relay_tree.h"
+#include "cli/link/broker.h"
+#include "cli/link/link.h"
 #include "cli/link/token.h"
 #include "cli/many/ask.h"
-#include "cli/relay/below.h"
+#include "cli/relay/answer_question.h"
 #include "cli/relay/stream_server.h"
 #include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"
@@ -34,19 +36,18 @@
 #define LEAVE_NS (3 * NS_PER_S)    /* for commands to end, when nobody asks any more */
 #define TICK_MS 1000
 #define CHILD_TICK_MS 20 /* a child that ends is not seen otherwise */
-#define MERGE_LOOK_MS 50 /* between looks at the time limit of those below */
-#define MERGE_TICK_MS 2  /* one that merges, which somebody waits for and is soon done */
+#define END_TICK_MS 2    /* one that has closed its output, and is soon gone */
 #define TURN_FRAMES 256
 
 struct session {
     const struct session_options *o;
     struct wire up;
-    struct tree tree;
+    struct broker below; /* the relays that this one has started, and what its children ask them */
     struct served **list;
     uint32_t n, runs;
     uint32_t me;
     bool greeted, over;
-    int done[2]; /* of threads that have looked */
+    int passed[2]; /* connections of children */
     uint64_t began_ns, heard_ns;
     struct pollfd *polls;
     uint32_t room_polls;
@@ -76,15 +77,9 @@ static int put_close(struct session *s, uint32_t stream, int32_t status,
                                   .size = (uint32_t)strlen(text + 8) + 9});
 }
 
-/* Answers to what this relay has asked itself go no further. */
-static int from_below(void *arg, const struct frame *f)
+static int pass_up(void *arg, const struct frame *f)
 {
-    struct session *s = arg;
-    bool taken = false;
-
-    for (uint32_t i = 0; i < s->n && !taken; i++)
-        taken = s->list[i]->state == SERVED_MERGES && merge_take(s->list[i]->merge, f);
-    return taken ? 0 : put(s, f);
+    return put(arg, f);
 }
 
 static bool has_room(void *arg)
@@ -107,7 +102,7 @@ static void forget(struct session *s, uint32_t i)
 {
     struct served *one = s->list[i];
 
-    s->runs -= one->child.pid != 0;
+    s->runs -= one->runs;
     served_done(one);
     free(one);
     s->list[i] = s->list[--s->n];
@@ -138,25 +133,20 @@ static int start_run(struct session *s, struct served *one, const struct frame *
     if (at != f->size)
         return err_set(-EBADMSG, "a word has no end");
     int rc = served_run(one, words);
-    s->runs += rc == 0;
-    return rc;
-}
-
-static int run_merge(struct session *s, struct served *one)
-{
-    int rc = s->runs < RUNS_MAX ? served_merge(one)
-                                : err_set(-EAGAIN, "%d commands run there already", RUNS_MAX);
-
-    s->runs += rc == 0;
+    one->runs = rc == 0;
+    s->runs += one->runs;
     return rc;
 }
 
 static int start_merge(struct session *s, struct served *one, const struct frame *f)
 {
-    int rc = merge_new(f, s->me, &s->tree, &one->merge);
+    struct relay_question q = {.data = f->data, .size = f->size, .host = s->me};
+    int rc = s->runs < RUNS_MAX ? served_answer(one, &q)
+                                : err_set(-EAGAIN, "%d commands run there already", RUNS_MAX);
 
-    one->state = SERVED_MERGES;
-    return rc == 0 && merge_is_own(one->merge) ? run_merge(s, one) : rc;
+    one->runs = rc == 0;
+    s->runs += one->runs;
+    return rc;
 }
 
 static int start_stream(struct session *s, const struct frame *f)
@@ -170,7 +160,7 @@ static int start_stream(struct session *s, const struct frame *f)
     const char *place = frame_text(f, &at);
     int rc = f->kind == FRAME_RUN     ? start_run(s, one, f)
              : f->kind == FRAME_MERGE ? start_merge(s, one, f)
-             : place != NULL          ? served_open(one, place, s->done[1])
+             : place != NULL          ? served_open(one, place, s->passed[1])
                                       : err_set(-EBADMSG, "that is no place of a process");
     if (rc == 0)
         return 0;
@@ -186,27 +176,20 @@ static void stop_stream(struct session *s, uint32_t id)
         one->state = SERVED_OVER;
 }
 
-static int take_looked(struct session *s)
+/* A child has connected to a process. */
+static int take_passed(struct session *s)
 {
-    struct look *l;
-    struct looked found;
+    uint32_t id;
+    int fd = served_passed(s->passed[0], &id);
+    struct served *one = fd != -1 ? find(s, id) : NULL;
 
-    if (read(s->done[0], &l, sizeof(l)) != sizeof(l))
-        return 0;
-    served_looked(l, &found);
-    struct served *one = find(s, found.id);
-    if (one != NULL && one->state == SERVED_CONNECTS && found.fd != -1) {
-        one->process = found.process;
+    if (one != NULL && one->state == SERVED_CONNECTS) {
         one->state = SERVED_OPEN;
-        stream_take(&one->stream, 0, found.fd, found.fd);
-        return put(s, &(struct frame){.kind = FRAME_OPENED, .host = s->me, .stream = found.id});
+        stream_take(&one->stream, 0, fd, fd);
+    } else if (fd != -1) {
+        (void)close(fd); /* nobody wants it any more */
     }
-    if (found.fd != -1)
-        (void)close(found.fd);
-    if (one == NULL || (one->state != SERVED_CONNECTS && one->state != SERVED_LOOKS))
-        return 0;
-    one->state = SERVED_OVER;
-    return put_close(s, found.id, found.error, found.end, found.why);
+    return 0;
 }
 
 /* ---- frames of who asks ---- */
@@ -235,6 +218,20 @@ static int take_hello(struct session *s, const struct frame *f)
     return rc;
 }
 
+/* Children that answer questions ask the hosts below over a socket of their own. */
+static int begin_below(struct session *s)
+{
+    int ends[2];
+
+    if (s->below.control != -1)
+        return 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == -1)
+        return err_set(-errno, "no socket: %s", strerror(errno));
+    s->below.control = ends[0];
+    link_adopt(ends[1]);
+    return 0;
+}
+
 /* A relay that listens starts no others: whoever has its token is let in here, not further. */
 static int take_tree(struct session *s, const struct frame *f)
 {
@@ -246,7 +243,13 @@ static int take_tree(struct session *s, const struct frame *f)
     if (how.program == NULL || how.degree == 0 || s->o->token != NULL || at >= f->size ||
         f->data[f->size - 1] != '\0' || first != s->me + 1)
         return err_set(-EBADMSG, "that is no list of hosts");
-    return tree_start(&s->tree, &how, first, f->data + at, f->size - at);
+    int rc = begin_below(s);
+    uint32_t n = 0;
+    for (uint32_t i = at; i < f->size; i++)
+        n += f->data[i] == '\0';
+    if (rc == 0)
+        rc = broker_add_hosts(&s->below, first, n);
+    return rc == 0 ? tree_start(&s->below.tree, &how, first, f->data + at, f->size - at) : rc;
 }
 
 static int take_ping(struct session *s, const struct frame *f)
@@ -277,7 +280,7 @@ static int take_frame(struct session *s, const struct frame *f)
     if (!s->greeted)
         return take_hello(s, f);
     if (f->host != s->me) {
-        (void)tree_send(&s->tree, f); /* one that is lost has been named */
+        (void)tree_send(&s->below.tree, f); /* one that is lost has been named */
         return 0;
     }
     switch (f->kind) {
@@ -298,7 +301,6 @@ static int take_frame(struct session *s, const struct frame *f)
     case FRAME_HELLO:
     case FRAME_REACHED:
     case FRAME_LOST:
-    case FRAME_OPENED:
     case FRAME_PONG:
     case FRAME_KINDS:
         break;
@@ -353,46 +355,26 @@ static int serve_run(struct session *s, struct served *one, bool ended)
                      : put_close(s, one->stream.id, c->status >> 8, PROBING_CLIENT_OPEN, "");
 }
 
-static int tell_progress(struct session *s, struct served *one)
+/* A connection that has ended, or that is not there yet: its child says why when it ends. */
+static int serve_end(struct session *s, struct served *one)
 {
-    struct buf b;
-    int rc = 0;
+    char why[700];
 
-    if (one->stream.credit < FRAME_DATA_MAX || !wire_has_room(&s->up))
+    if (!child_ended(&one->child))
         return 0;
-    buf_init(&b, 64);
-    merge_progress(one->merge, &b);
-    if (b.size > 0) {
-        one->stream.credit -= (uint32_t)b.size;
-        rc = put(s, &(struct frame){.kind = FRAME_DATA,
-                                    .host = s->me,
-                                    .stream = one->stream.id,
-                                    .data = b.data,
-                                    .size = (uint32_t)b.size});
-    }
-    buf_done(&b);
-    return rc;
-}
-
-/* Where all has come, what makes one of it is started. */
-static int serve_merge(struct session *s, struct served *one)
-{
-    int rc = tell_progress(s, one);
-
-    if (rc == 0)
-        rc = merge_turn(one->merge) ? run_merge(s, one) : 0;
-    if (rc == 0)
+    if (one->state == SERVED_CONNECTS) /* it may have passed the connection since */
+        (void)take_passed(s);
+    if (one->state == SERVED_OPEN)
         return 0;
+    enum probing_client_end end = served_end(one, why, sizeof(why));
     one->state = SERVED_OVER;
-    return put_close(s, one->stream.id, rc, PROBING_CLIENT_OPEN, err_why(rc));
+    return put_close(s, one->stream.id, end == PROBING_CLIENT_OPEN ? -EIO : 0, end, why);
 }
 
 static int serve_one(struct session *s, struct served *one)
 {
     bool ended = false;
 
-    if (one->state == SERVED_MERGES)
-        return serve_merge(s, one);
     int rc = stream_write(&one->stream, &s->up);
 
     if (rc == 0 && one->told_ns == 0 && (one->state == SERVED_OPEN || one->state == SERVED_RUNS))
@@ -400,8 +382,8 @@ static int serve_one(struct session *s, struct served *one)
     if (rc == 0 && one->state == SERVED_RUNS)
         return serve_run(s, one, ended);
     if (rc == 0 && one->state == SERVED_OPEN && (ended || one->stream.dead))
-        rc = served_look(one, s->done[1]);
-    return rc;
+        one->state = SERVED_ENDS;
+    return rc == 0 && one->state != SERVED_OPEN ? serve_end(s, one) : rc;
 }
 
 static bool make_room(struct session *s, uint32_t n)
@@ -416,48 +398,49 @@ static bool make_room(struct session *s, uint32_t n)
     return true;
 }
 
-/* A child that merges has closed its output, and is not gone yet. */
+/* A child has closed its output or its connection, and is not gone yet. */
 static bool is_about_to_end(const struct session *s)
 {
     bool soon = false;
 
     for (uint32_t i = 0; i < s->n && !soon; i++) {
         const struct served *one = s->list[i];
-        soon = one->merge != NULL &&
-               (one->state == SERVED_MERGES ? merge_ends(one->merge) : one->stream.from[0] == -1);
+        soon =
+            one->state == SERVED_ENDS || (one->state == SERVED_RUNS && one->stream.from[0] == -1);
     }
     return soon;
 }
 
-static int wait_some(struct session *s, uint32_t *ret_branches)
+/* A child may end at any time, and only a look says so. */
+static bool awaits_child(const struct session *s)
 {
-    uint32_t n = 3 + TREE_POLLS * s->tree.n;
-    uint64_t deadline = tree_deadline(&s->tree), now = clock_monotonic();
-    int ms = s->runs > 0 ? CHILD_TICK_MS : TICK_MS;
+    bool any = false;
 
-    if (!make_room(s, n + (2 + MERGE_POLLS) * s->n))
+    for (uint32_t i = 0; i < s->n && !any; i++)
+        any = s->list[i]->state == SERVED_RUNS || s->list[i]->state == SERVED_CONNECTS;
+    return any;
+}
+
+#define OWN_POLLS 3 /* of the wire, and of `passed` */
+
+static int wait_some(struct session *s)
+{
+    uint64_t until = broker_until(&s->below), now = clock_monotonic();
+    int ms = awaits_child(s) ? CHILD_TICK_MS : TICK_MS;
+    bool room = wire_has_room(&s->up);
+
+    if (!make_room(s, OWN_POLLS + broker_poll_room(&s->below) + 2 * s->n))
         return err_set(-ENOMEM, "no memory for connections");
     s->polls[0] = (struct pollfd){.fd = s->up.in, .events = POLLIN};
     s->polls[1] = (struct pollfd){.fd = wire_wants_out(&s->up) ? s->up.out : -1, .events = POLLOUT};
-    s->polls[2] = (struct pollfd){.fd = s->done[0], .events = POLLIN};
-    tree_polls(&s->tree, s->polls + 3);
-    *ret_branches = s->tree.n;
-    bool room = wire_has_room(&s->up);
-    uint32_t first = n;
+    s->polls[2] = (struct pollfd){.fd = s->passed[0], .events = POLLIN};
+    uint32_t n = OWN_POLLS + broker_polls(&s->below, s->polls + OWN_POLLS), first = n;
     for (uint32_t i = 0; i < s->n; i++) {
         s->list[i]->polled = stream_polls(&s->list[i]->stream, room, s->polls + n);
         n += (uint32_t)s->list[i]->polled;
     }
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->list[i]->state == SERVED_MERGES) {
-            merge_polls(s->list[i]->merge, s->polls + n);
-            n += MERGE_POLLS;
-            ms = ms < MERGE_LOOK_MS ? ms : MERGE_LOOK_MS;
-        }
-    if (is_about_to_end(s))
-        ms = MERGE_TICK_MS;
-    if (deadline != 0)
-        ms = deadline <= now ? 0 : (deadline - now) / NS_PER_MS < (uint64_t)ms ? 1 : ms;
+    ms = is_about_to_end(s) ? END_TICK_MS : ms;
+    ms = until <= now ? 0 : (until - now) / NS_PER_MS < (uint64_t)ms ? 1 : ms;
     if (poll(s->polls, n, ms) == -1 && errno != EINTR)
         return err_set(-errno, "poll: %s", strerror(errno));
     for (uint32_t i = 0; i < s->n; i++) {
@@ -480,15 +463,14 @@ static int check_life(const struct session *s)
 
 static int turn(struct session *s)
 {
-    uint32_t branches = 0;
-    int rc = wait_some(s, &branches);
+    int rc = wait_some(s);
 
+    if (rc == 0)
+        rc = broker_turn(&s->below, s->polls + OWN_POLLS);
     if (rc == 0 && s->polls[0].revents != 0)
         rc = take_frames(s);
     if (rc == 0 && s->polls[2].revents != 0)
-        rc = take_looked(s);
-    if (rc == 0)
-        rc = tree_turn(&s->tree, s->polls + 3, branches);
+        rc = take_passed(s);
     for (uint32_t i = s->n; i-- > 0 && rc == 0;) {
         rc = serve_one(s, s->list[i]);
         if (s->list[i]->state == SERVED_OVER)
@@ -515,7 +497,7 @@ static void leave(struct session *s)
     }
     while (s->n > 0)
         forget(s, s->n - 1);
-    tree_end(&s->tree);
+    broker_end(&s->below);
     free(s->list);
     free(s->polls);
 }
@@ -538,11 +520,17 @@ static void say_why(struct session *s, int rc, const char *why)
 
 int session_run(const struct session_options *o)
 {
-    struct session s = {.o = o, .tree = {.up = from_below, .room = has_room}, .done = {-1, -1}};
-    int rc = pipe2(s.done, O_CLOEXEC) == -1 ? err_set(-errno, "no pipe: %s", strerror(errno)) : 0;
+    struct session s = {.o = o,
+                        .below = {.control = -1, .pass = pass_up, .has_room = has_room},
+                        .passed = {-1, -1}};
+    int rc = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s.passed) == -1
+                 ? err_set(-errno, "no socket: %s", strerror(errno))
+                 : 0;
 
     (void)members_at_once(SERVED_MAX); /* as many open files as may be */
-    s.tree.arg = &s;
+    s.below.arg = &s;
+    if (rc == 0)
+        rc = broker_begin(&s.below);
     s.began_ns = s.heard_ns = clock_monotonic();
     wire_begin(&s.up, o->in, o->out);
     if (rc == 0 && o->heard != NULL)

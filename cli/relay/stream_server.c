@@ -2,55 +2,37 @@
  *
  * cli/relay/stream_server.c - see stream_server.h.
  *
- * The relay's thread, and threads for looks, each of which owns what it was given.
+ * The relay's thread, and children.
  */
 #include "cli/relay/stream_server.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/relay/below.h"
+#include "cli/link/link.h"
+#include "cli/link/pass_descriptors.h"
+#include "cli/relay/answer_question.h"
 #include "cli/target/core_lookup.h"
 #include "cli/terminal/interrupt.h"
-#include "cli/terminal/limits.h"
+#include "cli/terminal/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/text.h"
-#include "sdk/lib/own_thread.h"
 
-#define STACK_BYTES ((size_t)256 << 10) /* of a look, whatever `ulimit -s` says: some paths */
 #define GRACE_NS (5 * NS_PER_S) /* for a command that was told to end: it puts things right */
+#define END_CODE 64             /* an exit code says enum probing_client_end in this way */
+#define STDERR_BYTES ((size_t)16 << 10)
 
-struct look {
+/* ---- in a child: a connection ---- */
+
+struct connecting {
     uint32_t id;
-    int done; /* the pipe */
-    bool connects;
-    struct client_process process; /* to be found, or whose end is looked for */
-    int fd, error;
-    enum probing_client_end end;
-    char why[700];
+    const struct link_member *to;
 };
-
-/* ---- in its own thread ---- */
-
-static void connect_there(struct look *l)
-{
-    char directory[sizeof(l->process.directory)]; /* of what is filled anew */
-    const struct endpoint_owner who = {.pid = l->process.pid, .start_time = l->process.start_time};
-
-    (void)snprintf(directory, sizeof(directory), "%s", l->process.directory);
-    l->fd = endpoint_dial(directory, who.start_time != 0 ? &who : NULL, "sock", SOCK_STREAM);
-    l->error = l->fd < 0 ? l->fd : 0;
-    if (l->error < 0)
-        (void)snprintf(l->why, sizeof(l->why), "%s", err_why(l->error));
-    else
-        client_process_of(l->fd, directory, "sock", &l->process);
-    l->fd = l->fd < 0 ? -1 : l->fd;
-}
 
 /* The directory as it can be named when /proc shows no root of the dead. */
 static const char *place_of(const struct client_process *p)
@@ -61,97 +43,89 @@ static const char *place_of(const struct client_process *p)
     return root != NULL ? root + sizeof("/root") - 1 : p->directory;
 }
 
-static void look_why(struct look *l)
+/* Why the connection has ended, in words and as the exit code. */
+static int find_end(const struct client_process *p)
 {
-    const int pid = (int)l->process.pid;
+    enum probing_client_end end = client_process_end(p);
 
-    l->end = client_process_end(&l->process);
-    switch (l->end) {
+    switch (end) {
     case PROBING_CLIENT_DIED:
-        (void)snprintf(l->why, sizeof(l->why),
-                       "the process has died; its data can still be queried there: %.600s",
-                       place_of(&l->process));
-        return;
+        terminal_say("the process has died; its data can still be queried there: %.600s",
+                     place_of(p));
+        break;
     case PROBING_CLIENT_LEFT:
-        (void)snprintf(l->why, sizeof(l->why), "the core has left process %d, which lives on", pid);
-        return;
+        terminal_say("the core has left process %d, which lives on", (int)p->pid);
+        break;
     case PROBING_CLIENT_REPLACED:
-        (void)snprintf(l->why, sizeof(l->why),
-                       "process %d runs another program now (exec), and the core went with the one "
-                       "before",
-                       pid);
-        return;
+        terminal_say("process %d runs another program now (exec), and the core went with the one "
+                     "before",
+                     (int)p->pid);
+        break;
     case PROBING_CLIENT_CLOSED:
     case PROBING_CLIENT_UNKNOWN:
     case PROBING_CLIENT_OPEN:
+        terminal_say("the connection was closed by the core; process %d lives, ask again",
+                     (int)p->pid);
         break;
     }
-    (void)snprintf(l->why, sizeof(l->why),
-                   "the connection was closed by the core; process %d lives, ask again", pid);
+    return END_CODE + (int)end;
 }
 
-static void *look_apart(void *arg)
+/* Its standard input is the socket over which the connection goes. */
+static int connect_here(void *arg)
 {
-    struct look *l = arg;
+    const struct connecting *c = arg;
+    const struct link_member *to = c->to;
+    const struct endpoint_owner who = {
+        .pid = to->pid > 0 ? (pid_t)to->pid : 0,
+        .start_time = to->pid > 0 && to->start_time > 0 ? (uint64_t)to->start_time : 0};
+    struct client_process p = {.pid = who.pid, .start_time = who.start_time};
+    int fd = endpoint_dial(to->directory, who.start_time != 0 ? &who : NULL, "sock", SOCK_STREAM);
 
-    if (l->connects)
-        connect_there(l);
-    else
-        look_why(l);
-    if (write(l->done, &l, sizeof(l)) != sizeof(l) && l->fd != -1)
-        (void)close(l->fd); /* the relay has ended */
-    return NULL;
+    if (fd < 0)
+        return fd;
+    client_process_of(fd, to->directory, "sock", &p);
+    int rc = pass_send(STDIN_FILENO, &c->id, sizeof(c->id), &fd, 1);
+    struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+    while (rc == 0 && end.revents == 0 && !cli_interrupted)
+        (void)poll(&end, 1, -1);
+    return rc < 0 ? rc : find_end(&p);
 }
 
-/* ---- in the relay's ---- */
+/* ---- in the relay ---- */
 
-static int begin_look(struct served *s, bool connects, const struct client_process *p, int done)
+int served_open(struct served *s, const char *place, int passed)
 {
-    struct look *l = calloc(1, sizeof(*l));
+    struct link_member to;
+    struct connecting c = {.id = s->stream.id, .to = &to};
+    int rc = link_member_from_place(place, &to);
 
-    if (l == NULL)
-        return err_set(-ENOMEM, "no memory to look at a process");
-    *l = (struct look){
-        .id = s->stream.id, .done = done, .connects = connects, .process = *p, .fd = -1};
-    int rc = own_thread_start_detached(NULL, STACK_BYTES, look_apart, l);
-    if (rc < 0) {
-        free(l);
-        return err_set(rc, "no thread to look at a process: %s", cli_fork_why(-rc));
-    }
-    return 0;
-}
-
-int served_open(struct served *s, const char *place, int done)
-{
-    struct client_process p = {.pid = 0};
-    char words[2][24];
-    int64_t pid, start;
-    int at = 0;
-
-    if (sscanf(place, "%23[-0-9] %23[-0-9] %n", words[0], words[1], &at) != 2 || at == 0 ||
-        parse_i64(words[0], &pid) < 0 || parse_i64(words[1], &start) < 0 || place[at] != '/' ||
-        pid > INT32_MAX || strlen(place + at) >= sizeof(p.directory))
-        return err_set(-EBADMSG, "that is no place of a process");
-    p.pid = pid > 0 ? (pid_t)pid : 0;
-    p.start_time = pid > 0 && start > 0 ? (uint64_t)start : 0;
-    (void)snprintf(p.directory, sizeof(p.directory), "%s", place + at);
+    if (rc == 0 && !to.alive)
+        rc = err_set(-EBADMSG, "that is no place of a process");
+    if (rc < 0)
+        return rc;
     s->state = SERVED_CONNECTS;
     s->stream.awaits = true;
-    return begin_look(s, /* connects= */ true, &p, done);
+    buf_init(&s->stderr_text, STDERR_BYTES);
+    return child_start_with(&s->child, passed, connect_here, &c);
 }
 
-int served_look(struct served *s, int done)
+int served_passed(int socket, uint32_t *ret_id)
 {
-    s->state = SERVED_LOOKS;
-    return begin_look(s, /* connects= */ false, &s->process, done);
+    int fds[PASS_FDS_MAX];
+    ssize_t n = pass_receive(socket, ret_id, sizeof(*ret_id), fds);
+
+    return n == sizeof(*ret_id) ? fds[0] : -1;
 }
 
-void served_looked(struct look *l, struct looked *ret)
+enum probing_client_end served_end(struct served *s, char *ret_why, size_t size)
 {
-    *ret = (struct looked){
-        .id = l->id, .fd = l->fd, .error = l->error, .end = l->end, .process = l->process};
-    (void)snprintf(ret->why, sizeof(ret->why), "%s", l->why);
-    free(l);
+    const int code = WIFEXITED(s->child.status) ? WEXITSTATUS(s->child.status) : 0;
+
+    while (child_read(&s->child, 1, &s->stderr_text, 4096) == 1)
+        ;
+    child_last_words(&s->stderr_text, ret_why, size);
+    return code >= END_CODE ? (enum probing_client_end)(code - END_CODE) : PROBING_CLIENT_OPEN;
 }
 
 static int become(void *arg)
@@ -181,15 +155,15 @@ int served_run(struct served *s, const char *const *argv)
     return take_child(s, child_start(&s->child, become, (void *)(uintptr_t)argv));
 }
 
-int served_merge(struct served *s)
+int served_answer(struct served *s, struct relay_question *q)
 {
-    return take_child(s, merge_answer(s->merge, &s->child));
+    return take_child(s, child_start(&s->child, answer_question, q));
 }
 
 bool served_stop(struct served *s, uint64_t now)
 {
     if (s->state != SERVED_RUNS || child_ended(&s->child))
-        return true;
+        return true; /* a connection's child is killed with it */
     if (s->told_ns == 0) {
         s->told_ns = now;
         child_interrupt(&s->child);
@@ -202,6 +176,6 @@ bool served_stop(struct served *s, uint64_t now)
 void served_done(struct served *s)
 {
     child_end(&s->child);
-    merge_free(s->merge);
     stream_end(&s->stream);
+    buf_done(&s->stderr_text);
 }

@@ -4,7 +4,7 @@
  * process here, or a command that runs here.
  *
  * The relay's thread.  Connecting, and finding out why a connection has ended, can take as long as
- * a process likes: threads do that, and say that they are done over a pipe.
+ * a process likes: a child does both, and passes the connection to the relay.
  */
 #ifndef CLI_RELAY_STREAM_SERVER_H
 #define CLI_RELAY_STREAM_SERVER_H
@@ -13,44 +13,28 @@
 #include "cli/many/child.h"
 #include "sdk/client/door.h"
 
-struct look; /* what a thread does for one */
-struct merge;
+struct relay_question;
 
 struct served {
     struct stream stream;
-    enum {
-        SERVED_CONNECTS,
-        SERVED_OPEN,
-        SERVED_LOOKS,
-        SERVED_MERGES,
-        SERVED_RUNS,
-        SERVED_OVER
-    } state;
-    struct client_process process; /* of SERVED_OPEN */
-    struct child child;            /* of SERVED_RUNS */
-    struct merge *merge;           /* below.h; of SERVED_MERGES, and of what runs for one */
-    int polled;                    /* how many of the polls are its own */
-    uint64_t told_ns;              /* to end: nobody asks any more */
+    enum { SERVED_CONNECTS, SERVED_OPEN, SERVED_ENDS, SERVED_RUNS, SERVED_OVER } state;
+    struct child child;
+    struct buf stderr_text; /* of a child that connects */
+    bool runs;              /* it counts as a command that runs */
+    int polled;             /* how many of the polls are its own */
+    uint64_t told_ns;       /* since then, to end: nobody asks any more */
 };
 
-/* place: as link_open() writes it.  done: a pipe, whose reader calls served_looked(). */
-int served_open(struct served *s, const char *place, int done);
+/* place: as link_member_place() writes it.  passed: a socket whose other end gives connections to
+ * served_passed(). */
+int served_open(struct served *s, const char *place, int passed);
 int served_run(struct served *s, const char *const *argv);
-/* Its merge is whole, or has nobody below: what makes the answer runs from now on. */
-int served_merge(struct served *s);
-/* A pointer came over the pipe.  Gives the stream it was for, and what was found: 0, or -errno with
- * the reason; the stream may be gone. */
-struct looked {
-    uint32_t id;
-    int fd; /* connected; -1: it was the end that was looked for, or it failed */
-    int error;
-    enum probing_client_end end;
-    struct client_process process;
-    char why[700];
-};
-void served_looked(struct look *l, struct looked *ret);
-/* The process at its other end has closed the connection: what has become of it? */
-int served_look(struct served *s, int done);
+int served_answer(struct served *s, struct relay_question *q);
+/* The next connection that has come.  Gives the descriptor, -1: none has; and of which stream. */
+int served_passed(int socket, uint32_t *ret_id);
+/* A connection, or the try to have one, has ended, and so has its child: what became of it, and
+ * why. */
+enum probing_client_end served_end(struct served *s, char *ret_why, size_t size);
 /* Nobody wants it any more.  true: it can be freed now. */
 bool served_stop(struct served *s, uint64_t now);
 void served_done(struct served *s);

@@ -5,7 +5,6 @@
  * It is sent as an open descriptor through the data directory's `door`, so it loads into a
  * container that has no such file.  One thread.
  */
-
 #include "cli/target/plugin_door.h"
 
 #include <errno.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/inject/starved.h"
+#include "cli/link/pass_descriptors.h"
 #include "cli/target/core_lookup.h"
 #include "cli/target/target.h"
 #include "cli/terminal/interrupt.h"
@@ -32,24 +32,9 @@
 
 static int upload_send(int door, const char *words, int fd)
 {
-    struct iovec part = {.iov_base = (char *)(uintptr_t)words, .iov_len = strlen(words)};
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.bytes = {0}};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    int rc = pass_send(door, words, strlen(words), &fd, 1);
 
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(fd));
-    memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-    if (sendmsg(door, &message, MSG_NOSIGNAL) == -1)
-        return err_set(-errno, "cannot send the plugin to the process: %s", strerror(errno));
-    return 0;
+    return rc < 0 ? err_set(rc, "cannot send the plugin to the process: %s", strerror(-rc)) : 0;
 }
 
 /* The stack that crashed, where there is a report: is it the plugin's own code? */

@@ -33,8 +33,9 @@ static void feed_stream(struct stream *s, struct wire *up, const struct frame *f
 /* A question: what is read of it, written again, is it. */
 static void feed_question(const char *data, size_t size)
 {
-    struct merged_place m = {.end = 0}, before;
+    struct merged_place m = {.end = 0};
     struct merged_question q;
+    const char *before = NULL;
     struct buf again;
     uint32_t n = 0;
 
@@ -44,8 +45,11 @@ static void feed_question(const char *data, size_t size)
     merged_ask(&q, &again);
     for (; merged_question_member(&q, &m); n++) {
         fuzz_must(m.statement[0] != '\0' && m.end <= q.members_size);
-        merged_ask_member(&m, n > 0 ? &before : NULL, &again);
-        before = m;
+        struct link_member there;
+        if (link_member_from_place(m.place, &there) == 0)
+            fuzz_must(there.pid <= INT32_MAX && (!there.alive || there.directory[0] == '/'));
+        merged_ask_member(&m, before, &again);
+        before = m.statement;
     }
     fuzz_must(n == q.n && again.failed == 0 && again.size <= size);
     buf_done(&again);
@@ -59,10 +63,10 @@ static void feed_answer(const char *data, size_t size)
 
     for (int rc = 1; rc == 1;) {
         rc = merged_read(data, size, &at, &r);
-        if (rc < 0)
+        if (rc <= 0)
             return;
         fuzz_must(at <= size && r.data + r.size <= data + size);
-        if (rc == 1 && r.kind == 'M' && merged_read_member(&r, 3, 2, &m) == 0)
+        if (r.kind == 'M' && merged_read_member(&r, 3, 2, &m) == 0)
             fuzz_must(m.which < 3 && (m.columns < 2 || m.columns == MERGED_NONE) && m.error <= 0 &&
                       strlen(m.why) < r.size);
     }
@@ -120,12 +124,7 @@ static void feed_member(const char *line, size_t size)
         fuzz_must(m->rank >= LINK_UNKNOWN && m->rank <= INT32_MAX);
         fuzz_must(strpbrk(m->why, "\n\033") == NULL && strpbrk(m->role, "\n\033") == NULL);
     }
-    for (uint32_t i = 0; i < members.n; i++) { /* they live as long as a command, which is short */
-        free(members.list[i]->what);
-        free(members.list[i]->directory);
-        free(members.list[i]);
-    }
-    members.n = 0;
+    link_members_forget();
 }
 
 static void seed_frame(struct buf *b, enum frame_kind kind, const void *data, size_t size)
@@ -155,7 +154,7 @@ size_t fuzz_seed(uint8_t *data, size_t max)
     buf_init(&answer, 4096);
     merged_ask(&q, &question);
     merged_ask_member(&place, NULL, &question);
-    merged_ask_member(&place, &place, &question);
+    merged_ask_member(&place, place.statement, &question);
     merged_write(&answer, 'C', "columns", 7);
     merged_write_member(&answer, &one);
     merged_write(&answer, 'R', "rows", 4);

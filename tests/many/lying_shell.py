@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 MAGIC = b"\n\x01probing-relay\x01\n"
-DATA, CREDIT, CLOSE = 8, 9, 10
+DATA, CREDIT, CLOSE = 7, 8, 9
 EXTREMES = (0, 1, 2, 127, 255, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 1 << 20, 100000,
             1 << 40, 2**63 - 1, 2**63, 2**64 - 1, 0x7ff8 << 48, 0x7ff0 << 48, 0xfff0 << 48)
 HEAD = struct.Struct("<IBBHII")  # size, kind, channel, 0, host, stream

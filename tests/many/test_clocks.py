@@ -35,7 +35,7 @@ threading.Thread(target=down, daemon=True).start()
 sys.stdout.buffer.write(there.stdout.read(17))
 while head := there.stdout.read(16):
     data = there.stdout.read(struct.unpack("<I", head[:4])[0])
-    if head[4] == 12:
+    if head[4] == 11:
         (said,) = struct.unpack("<Q", data[8:])
         data = data[:8] + struct.pack("<Q", (said + int(sys.argv[1])) % 2**64)
     sys.stdout.buffer.write(head + data)
