@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/cluster/cluster.h"
+#include "cli/job/host_list.h"
 #include "cli/link/run_many.h"
 #include "cli/link/spawn.h"
 #include "cli/terminal/args.h"
@@ -21,7 +22,6 @@
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/hash.h"
-#include "sdk/lib/host_list.h"
 
 #define FILE_BYTES ((size_t)4 << 20)
 #define NAMED_MAX (16 * HOSTS_MAX) /* times: files of mpirun have a host for each of its ranks */

@@ -13,6 +13,7 @@
 
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/torch_store.h"
+#include "cli/job/host_list.h"
 #include "cli/link/spawn.h"
 #include "cli/target/apart.h"
 #include "cli/terminal/terminal.h"
@@ -21,7 +22,6 @@
 #include "core/base/text.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
-#include "sdk/lib/host_list.h"
 #include "sdk/lib/proc/identity.h"
 #include "sdk/lib/proc/proc_file.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/commands/trace.c - `trace`: calls of Python functions.  Plugin python reads the words
- * (plugins/python/commands/trace.c) and prints a line a call.
+ * (plugins/python/trace/trace.c) and prints a line a call.
  *
  * One thread.
  */

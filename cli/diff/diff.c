@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/job/rank_ranges.h"
 #include "cli/link/run_many.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"
-#include "sdk/lib/rank_ranges.h"
 
 #define ANSWER_BYTES ((size_t)2 << 30)
 #define LINE_BYTES ((size_t)1 << 20)

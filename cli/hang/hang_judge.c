@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "cli/hang/hang_waits.h"
+#include "cli/job/rank_ranges.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"
 #include "core/base/text.h"
-#include "sdk/lib/rank_ranges.h"
 
 #define RANGES_SHOWN 12
 #define STEP_NS INT64_C(1000000) /* a look: less is what wakings take, and no step of a job */

@@ -14,6 +14,7 @@
 #include "cli/hang/hang_stacks.c"
 #include "cli/hang/hang_waits.c"
 #include "cli/hang/stack_tree.c"
+#include "cli/job/rank_ranges.c"
 #include "tests/test.h"
 
 #define THREAD(state, frames)                                                                    \

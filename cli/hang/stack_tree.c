@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/job/rank_ranges.h"
 #include "sdk/lib/arena.h"
-#include "sdk/lib/rank_ranges.h"
 
 #define RANGES_SHOWN 12 /* of a branch's ranks: a line is to be read */
 

@@ -6,6 +6,7 @@
 
 /* One unit, because a unit test is linked with libcore.a alone. */
 #include "cli/hang/stack_tree.c"
+#include "cli/job/rank_ranges.c"
 #include "tests/test.h"
 
 static const struct tree_frame waiting[] = {{"<module>", "job.py:18"},

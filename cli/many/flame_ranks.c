@@ -15,6 +15,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/flamegraph/flame.h"
+#include "cli/job/rank_ranges.h"
 #include "cli/many/ask.h"
 #include "cli/many/run_there.h"
 #include "cli/target/target.h"
@@ -23,7 +24,6 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "sdk/lib/arena.h"
-#include "sdk/lib/rank_ranges.h"
 
 #define WORDS_MAX 64
 #define AT_ONCE 512                /* all sample at the same time */

@@ -15,6 +15,7 @@
 
 #include <probing/client.h>
 
+#include "cli/job/rank_ranges.h"
 #include "cli/link/link.h"
 #include "cli/many/find.h"
 #include "cli/target/apart.h"
@@ -27,7 +28,6 @@
 #include "sdk/lib/array.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/hash.h"
-#include "sdk/lib/rank_ranges.h"
 
 #define NAME_BYTES 4096 /* of one process: PATH_MAX */
 #define LIST_MAX 32     /* names or ranges of ranks in a line: more are counted */

@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cli/job/host_list.h"
 #include "cli/many/find.h"
 #include "cli/terminal/args.h"
 #include "core/base/err.h"
-#include "sdk/lib/host_list.h"
 
 static int add_name(void *arg, const char *name)
 {

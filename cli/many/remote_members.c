@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/job/host_list.h"
 #include "cli/link/run_many.h"
 #include "cli/many/ask.h"
 #include "cli/many/child.h"
@@ -20,7 +21,6 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "sdk/lib/buf.h"
-#include "sdk/lib/host_list.h"
 
 #define LIST_BYTES ((size_t)8 << 20)    /* of what one host says: some thousand processes */
 #define LISTS_BYTES ((size_t)128 << 20) /* and all of them */

@@ -14,12 +14,7 @@
 #include <unistd.h>
 
 #include "commands/backtrace_external.h"
-#include "commands/coordinates.h"
 #include "commands/interpreter_hooks.h"
-#include "commands/package_bridge.h"
-#include "commands/trace.h"
-#include "commands/trace_event.h"
-#include "commands/user_tables.h"
 #include "exec/bindings.h"
 #include "exec/entry.h"
 #include "exec/offsets_proof.h"
@@ -27,8 +22,13 @@
 #include "inspect/signal_frames.h"
 #include "internal.h"
 #include "lib/proc/maps.h"
+#include "package_api/coordinates.h"
+#include "package_api/package_bridge.h"
+#include "package_api/user_tables.h"
 #include "plugin_files.h"
 #include "plugin_malloc.h"
+#include "trace/trace.h"
+#include "trace/trace_event.h"
 
 #define BEGUN_NS UINT64_C(100000000) /* how often we look whether the interpreter has begun */
 #define PROOF_NS PROBING_NS_PER_S    /* for the GIL to come, where a start waits for it */

@@ -34,7 +34,7 @@ EXCEPTIONS = os.path.join(ROOT, "scripts", "tools", "room_exceptions.txt")
 STRATA = {
     "core/sql": ["value", "parse", "expr", "exec format", "bind catalog plan", ".",
                  "distribute"],
-    "plugins/python": ["inspect", "exec", "stack", "commands", "."],
+    "plugins/python": ["inspect objects", "exec", "stack", "commands trace package_api", "."],
     "plugins/torch": ["report", "python device", "steps", "variables", "module_registry",
                       "module_calls", "dist", "profiler", "memory", "."],
     "cli": ["terminal", "inject", "link", "answer", "target", "export", "job",

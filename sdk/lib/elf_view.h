@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/elf_view.h - the dynamic section and the symbols of an ELF object, wherever its bytes are:
- * mapped in this process, in the memory of another one, or in a file.
+ * sdk/lib/elf_view.h - the dynamic section and the symbols of an ELF object, wherever its bytes
+ * are: mapped in this process, in the memory of another one, or in a file.
  *
  * Any thread; nothing here allocates, locks or follows a pointer of the object: all its bytes come
  * by read(), which refuses what the object does not have.  Loops end whatever the bytes are.

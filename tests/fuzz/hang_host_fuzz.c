@@ -11,6 +11,7 @@
 #include "cli/hang/hang_stacks.c"
 #include "cli/hang/hang_waits.c"
 #include "cli/hang/stack_tree.c"
+#include "cli/job/rank_ranges.c"
 #include "cli/job/ranks.c"
 #include "tests/fuzz/fuzz.h"
 

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands/package_bridge.h"
 #include "exec/bindings.h"
 #include "internal.h"
+#include "package_api/package_bridge.h"
 
 #define GIL_NS (10 * PROBING_NS_PER_S) /* to take hooks out */
 #define IMPORTS 64                     /* inside each other, in one thread */

@@ -13,10 +13,11 @@
 #include <string.h>
 
 #include "commands/pack.h"
-#include "commands/package_bridge.h"
 #include "exec/bindings.h"
 #include "exec/entry.h"
 #include "exec/pack.h"
+#include "package_api/package_bridge.h"
+#include "trace/pack.h"
 
 #define LOOK_NS UINT64_C(100000000)   /* of those who wait: things change without a wake-up */
 #define IMPORT_NS UINT64_C(500000000) /* for the main thread to come by and import threading */

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inspect/dict_reader.h"
-#include "inspect/object_json.h"
+#include "objects/dict_reader.h"
+#include "objects/object_json.h"
 
 #define VARIABLES 64 /* shown of a frame */
 #define SLOTS 4096   /* looked at */

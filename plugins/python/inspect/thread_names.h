@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "inspect/dict_reader.h"
+#include "objects/dict_reader.h"
 
 /* threading._active of one interpreter as it was read once, in order of thread_id; zeroed: not
  * read yet. */

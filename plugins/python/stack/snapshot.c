@@ -19,9 +19,9 @@
 #include "exec/runner.h"
 #include "inspect/frame_locals.h"
 #include "inspect/native_roles.h"
-#include "inspect/object_json.h"
 #include "inspect/thread_state.h"
 #include "lib/stack/frame_merge.h"
+#include "objects/object_json.h"
 #include "probing_sdk.h"
 
 #define NATIVE_MAX SINK_NATIVES

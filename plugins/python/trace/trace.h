@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/trace.h - functions that are watched: what `trace` and its hooks share.
+ * plugins/python/trace/trace.h - functions that are watched: what `trace` and its hooks share.
  *
  * All with the GIL, but what is _Atomic.  A hook whose slot has gone does nothing but go on.
  */
-#ifndef PYTHON_COMMANDS_TRACE_H
-#define PYTHON_COMMANDS_TRACE_H
+#ifndef PYTHON_TRACE_TRACE_H
+#define PYTHON_TRACE_TRACE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "commands/trace_event.h"
 #include "cpython.h"
+#include "trace/trace_event.h"
 
 #define TRACE_SLOTS 64 /* bits of a client's set */
 #define TRACE_TEXT 200 /* bytes of attributes that are shown as they come */

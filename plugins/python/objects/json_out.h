@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/inspect/json_out.h - pieces of JSON in a buffer of fixed size.
+ * plugins/python/objects/json_out.h - pieces of JSON in a buffer of fixed size.
  *
  * Any thread.  What does not fit is left out: who writes asks for room before.
  */
-#ifndef PYTHON_INSPECT_JSON_OUT_H
-#define PYTHON_INSPECT_JSON_OUT_H
+#ifndef PYTHON_OBJECTS_JSON_OUT_H
+#define PYTHON_OBJECTS_JSON_OUT_H
 
 #include <stdbool.h>
 #include <stddef.h>

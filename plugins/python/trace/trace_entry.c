@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/trace_entry.c - CPython 3.8 to 3.11: what stands in the way of each call
+ * plugins/python/trace/trace_entry.c - CPython 3.8 to 3.11: what stands in the way of each call
  * of a function that is watched.
  *
  * In the user's threads, with the GIL.  3.8 to 3.10: in the function object's own entry for calls;
@@ -8,9 +8,9 @@
  */
 #include <string.h>
 
-#include "commands/trace.h"
 #include "exec/bindings.h"
 #include "internal.h"
+#include "trace/trace.h"
 
 #define COPY_DEPTH 150 /* 3.11: there each such call takes C stack that it would not take else */
 #define RECURSION_3_11 \

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/inspect/object_json.c - one object as JSON, by guarded reads.
+ * plugins/python/objects/object_json.c - one object as JSON, by guarded reads.
  *
  * One thread at a time per struct walk.  Simple values are read by the type of their object; of
  * containers the length and the first items, two levels deep; of a variable that is an instance of
  * a Python class its first attributes; of all others the type's name.  What derives from a simple
  * type is told with its own type's name.
  */
-#include "inspect/object_json.h"
+#include "objects/object_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "inspect/dict_reader.h"
+#include "objects/dict_reader.h"
 
 #define ITEMS 5        /* shown of a list, tuple, set or dict */
 #define ATTRIBUTES 8   /* shown of an instance */

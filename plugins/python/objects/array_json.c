@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/inspect/array_json.c - numpy's and torch's values in a frame's variables, by
+ * plugins/python/objects/array_json.c - numpy's and torch's values in a frame's variables, by
  * guarded reads.
  *
  * One thread at a time per struct walk.  Of elements only a tensor's only one is read, and
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "inspect/object_json.h"
+#include "objects/object_json.h"
 
 #define DIMS 8  /* shown of a shape; numpy allows 64 */
 #define BASES 8 /* of a type, first ones: Parameter, Tensor, torch._C.TensorBase, object */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/inspect/object_json.h - one object as JSON, by guarded reads.
+ * plugins/python/objects/object_json.h - one object as JSON, by guarded reads.
  *
  * One thread at a time per struct walk; no code of the user's (__repr__) ever runs.
  */
-#ifndef PYTHON_INSPECT_OBJECT_JSON_H
-#define PYTHON_INSPECT_OBJECT_JSON_H
+#ifndef PYTHON_OBJECTS_OBJECT_JSON_H
+#define PYTHON_OBJECTS_OBJECT_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "inspect/interpreter.h"
-#include "inspect/json_out.h"
+#include "objects/json_out.h"
 
 /* No room for another value of any kind and for what closes the containers around it. */
 bool value_full(const struct out *o);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/inspect/dict_reader.c - the entries of a dict, by guarded reads.
+ * plugins/python/objects/dict_reader.c - the entries of a dict, by guarded reads.
  *
  * One thread at a time per struct walk.  Dicts are read entry by entry in the order they were
  * filled, never by hash probing; one that changes meanwhile gives no entries or old ones.  The
  * layout of keys objects is in no installed header: Objects/dict-common.h to 3.10,
  * Include/internal/pycore_dict.h from 3.11 on.
  */
-#include "inspect/dict_reader.h"
+#include "objects/dict_reader.h"
 
 #include <string.h>
 #include <sys/mman.h>

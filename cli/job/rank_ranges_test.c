@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/rank_ranges_test.c - ranks in print.
+ * cli/job/rank_ranges_test.c - ranks in print.
  */
-#include "sdk/lib/rank_ranges.h"
+#include "cli/job/rank_ranges.h"
 
+#include "cli/job/rank_ranges.c"
 #include "tests/test.h"
 
 static void check(const int64_t *ranks, size_t n, size_t most, const char *expected)

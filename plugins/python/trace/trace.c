@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/trace.c - the command `trace`: clients that watch functions, and what
+ * plugins/python/trace/trace.c - the command `trace`: clients that watch functions, and what
  * they hear.
  *
  * [worker] follows what is told of calls through a bounded queue.  The hooks run in the user's
  * threads; trace.py puts them in and takes them out on the runner's thread.
  */
-#include "commands/trace.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "commands/trace_event.h"
 #include "exec/bindings.h"
 #include "internal.h"
 #include "lib/buf.h"
+#include "trace/trace_event.h"
 
 #define LINES 1024                     /* of the queue; a power of two */
 #define LOOK_NS UINT64_C(100000000)    /* how often a client is told */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/host_list.h - lists of hosts in one word, as SLURM, pdsh and ClusterShell write them:
+ * cli/job/host_list.h - lists of hosts in one word, as SLURM, pdsh and ClusterShell write them:
  * "node[01-16,20],gpu7", "r[1-2]n[0-7]", "node[1-8]:9922".
  *
  * Any thread; no state.
  */
-#ifndef SDK_LIB_HOST_LIST_H
-#define SDK_LIB_HOST_LIST_H
+#ifndef CLI_JOB_HOST_LIST_H
+#define CLI_JOB_HOST_LIST_H
 
 #include <stddef.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/spans.h - spans and events of `import probing`, as rows of
+ * plugins/python/package_api/spans.h - spans and events of `import probing`, as rows of
  * python.trace_event.
  */
-#ifndef PYTHON_COMMANDS_SPANS_H
-#define PYTHON_COMMANDS_SPANS_H
+#ifndef PYTHON_PACKAGE_API_SPANS_H
+#define PYTHON_PACKAGE_API_SPANS_H
 
 #include <stdint.h>
 

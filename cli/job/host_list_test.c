@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/host_list_test.c - lists of hosts as schedulers write them, and what is none.
+ * cli/job/host_list_test.c - lists of hosts as schedulers write them, and what is none.
  */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "cli/job/host_list.c"
+#include "cli/job/host_list.h"
 #include "sdk/lib/buf.h"
 #include "sdk/lib/hash.h"
-#include "sdk/lib/host_list.h"
 #include "tests/test.h"
 
 static int add(void *arg, const char *name)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/inspect/json_out.c - pieces of JSON in a buffer of fixed size.
+ * plugins/python/objects/json_out.c - pieces of JSON in a buffer of fixed size.
  *
  * Any thread.
  */
-#include "inspect/json_out.h"
+#include "objects/json_out.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/package_bridge.c - hands our functions to the package `probing`, and
+ * plugins/python/package_api/package_bridge.c - hands our functions to the package `probing`, and
  * takes them back.
  *
  * sys._probing is a dict of them while the plugin runs; an imported package is told by its
@@ -11,17 +11,17 @@
  * Anything of that may fail for the moment: the stack or the memory is full, a handler of a signal
  * raises in the middle.  Then it is tried again, by who comes in next and at times that grow.
  */
-#include "commands/package_bridge.h"
+#include "package_api/package_bridge.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "commands/coordinates.h"
-#include "commands/spans.h"
-#include "commands/user_tables.h"
 #include "exec/bindings.h"
 #include "exec/entry.h"
 #include "internal.h"
+#include "package_api/coordinates.h"
+#include "package_api/spans.h"
+#include "package_api/user_tables.h"
 
 #define LEAVE_NS UINT64_C(200000000) /* a row takes a microsecond */
 #define TOPIC "python.offer/1"       /* it has failed */

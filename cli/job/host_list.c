@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/host_list.c - see host_list.h.
+ * cli/job/host_list.c - see host_list.h.
  *
  * Any thread.  A list is read twice.  First it is measured, in time proportional to its text.  Then
  * it is expanded: the numbers of a name's first brackets, and for each of them the rest of the
  * name.  Neither takes memory.
  */
-#include "sdk/lib/host_list.h"
+#include "cli/job/host_list.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/user_tables.h - tables that the program itself writes: probing.table().
+ * plugins/python/package_api/user_tables.h - the tables that the program writes:
+ * probing.table().
  */
-#ifndef PYTHON_COMMANDS_USER_TABLES_H
-#define PYTHON_COMMANDS_USER_TABLES_H
+#ifndef PYTHON_PACKAGE_API_USER_TABLES_H
+#define PYTHON_PACKAGE_API_USER_TABLES_H
 
 #include "cpython.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/rank_ranges.h - ranks in print: "0-2,5".
+ * cli/job/rank_ranges.h - ranks in print: "0-2,5".
  *
  * Any thread; no state.
  */
-#ifndef SDK_LIB_RANK_RANGES_H
-#define SDK_LIB_RANK_RANGES_H
+#ifndef CLI_JOB_RANK_RANGES_H
+#define CLI_JOB_RANK_RANGES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/package_bridge.h - what `import probing` gets from the plugin while it
+ * plugins/python/package_api/package_bridge.h - what `import probing` gets from the plugin while it
  * runs.
  *
  * The package's functions in C are called by the user's threads at any time, also after the plugin
  * has stopped: each begins with offer_enter().
  */
-#ifndef PYTHON_COMMANDS_PACKAGE_BRIDGE_H
-#define PYTHON_COMMANDS_PACKAGE_BRIDGE_H
+#ifndef PYTHON_PACKAGE_API_PACKAGE_BRIDGE_H
+#define PYTHON_PACKAGE_API_PACKAGE_BRIDGE_H
 
 #include <stdbool.h>
 

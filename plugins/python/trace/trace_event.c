@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/trace_event.c - the table python.trace_event.
+ * plugins/python/trace/trace_event.c - the table python.trace_event.
  *
  * Any thread adds, once the table is made.
  */
-#include "commands/trace_event.h"
+#include "trace/trace_event.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-#include "commands/coordinates.h"
 #include "exec/bindings.h"
 #include "internal.h"
+#include "package_api/coordinates.h"
 
 #define TAIL_MAX 4000 /* bytes of attributes that are kept */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/inspect/group_json.c - torch.distributed's process groups in a frame's variables,
+ * plugins/python/objects/group_json.c - torch.distributed's process groups in a frame's variables,
  * by guarded reads.
  *
  * One thread at a time per struct walk.  A group is an object of C++.  Its name and its ranks stand
@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "inspect/dict_reader.h"
-#include "inspect/object_json.h"
+#include "objects/dict_reader.h"
+#include "objects/object_json.h"
 
 #define GROUPS 4096u    /* looked at */
 #define RANKS 256u      /* of a group; of a larger one they are not told */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/coordinates.h - rank, step and role of the process, for our rows.
+ * plugins/python/package_api/coordinates.h - rank, step and role of the process, for our rows.
  */
-#ifndef PYTHON_COMMANDS_COORDINATES_H
-#define PYTHON_COMMANDS_COORDINATES_H
+#ifndef PYTHON_PACKAGE_API_COORDINATES_H
+#define PYTHON_PACKAGE_API_COORDINATES_H
 
 #include <probing/ext/draft/coordinates.h>
 

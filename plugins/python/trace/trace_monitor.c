@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/trace_monitor.c - CPython 3.12 and newer: what sys.monitoring calls for
+ * plugins/python/trace/trace_monitor.c - CPython 3.12 and newer: what sys.monitoring calls for
  * functions that are watched.
  *
  * In the user's threads, with the GIL.  trace.py registers these and takes them away.
  */
 #include <string.h>
 
-#include "commands/trace.h"
 #include "exec/bindings.h"
+#include "trace/trace.h"
 
 /* cpython 3.12 to 3.15: PyFrameObject.f_frame, _PyInterpreterFrame.f_funcobj.  Looked at only where
  * trace_finds() has found one there. */

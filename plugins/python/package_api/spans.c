@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/spans.c - spans and events of `import probing`, as rows of
+ * plugins/python/package_api/spans.c - spans and events of `import probing`, as rows of
  * python.trace_event.
  *
  * In the user's threads, with the GIL (or without one, in a build that has none).  Which span is in
  * which is known by the package's context variable, so tasks of asyncio have their own.
  */
-#include "commands/spans.h"
+#include "package_api/spans.h"
 
 #include <string.h>
 
-#include "commands/coordinates.h"
-#include "commands/package_bridge.h"
-#include "commands/trace.h"
-#include "commands/trace_event.h"
 #include "exec/bindings.h"
 #include "internal.h"
+#include "package_api/coordinates.h"
+#include "package_api/package_bridge.h"
+#include "trace/trace.h"
+#include "trace/trace_event.h"
 
 static PyObject *context; /* the package's ContextVar of Spans; lock: the GIL */
 

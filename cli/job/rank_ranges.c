@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/rank_ranges.c - see rank_ranges.h.
+ * cli/job/rank_ranges.c - see rank_ranges.h.
  *
  * Any thread; no state.
  */
-#include "sdk/lib/rank_ranges.h"
+#include "cli/job/rank_ranges.h"
 
 void rank_ranges(const int64_t *ranks, size_t n, size_t most, struct buf *ret)
 {

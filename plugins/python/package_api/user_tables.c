@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/user_tables.c - tables that the program itself writes: probing.table()
+ * plugins/python/package_api/user_tables.c - tables that the program itself writes: probing.table()
  * and append().
  *
  * append() runs in the user's threads, with the GIL (or without one, in a build that has none),
  * and never raises for what a value is: a program must not fail because it is looked at.  The core
  * makes tables on [control]; the thread that declares one waits for that with the GIL let go.
  */
-#include "commands/user_tables.h"
+#include "package_api/user_tables.h"
 
 #include <errno.h>
 #include <probing/ext/draft/loss.h>
@@ -17,9 +17,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "commands/package_bridge.h"
 #include "exec/bindings.h"
 #include "internal.h"
+#include "package_api/package_bridge.h"
 
 #define TOPIC "python.table/1"
 #define CAPSULE "probing.table"

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/trace_call.c - a watched function's calls, and a watched variable's
+ * plugins/python/trace/trace_call.c - a watched function's calls, and a watched variable's
  * values, as they happen: which call is inside which, and the rows.
  *
  * In the user's threads, with the GIL.  What calls these, and how it came there, is not known here.
  */
-#include "commands/coordinates.h"
-#include "commands/spans.h"
-#include "commands/trace.h"
-#include "commands/trace_event.h"
 #include "exec/bindings.h"
 #include "internal.h"
+#include "package_api/coordinates.h"
+#include "package_api/spans.h"
+#include "trace/trace.h"
+#include "trace/trace_event.h"
 
 #define DEPTH 256 /* calls of watched functions inside each other, of one thread */
 #define WARM 32   /* calls: each is looked at for what it costs, but the first; then one of */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/trace_event.h - rows of python.trace_event: watched calls, spans and
+ * plugins/python/trace/trace_event.h - rows of python.trace_event: watched calls, spans and
  * events.
  *
  * Spans and calls are numbered from one counter, so that of two that are open in a thread the one
  * with the larger number is the inner one.
  */
-#ifndef PYTHON_COMMANDS_TRACE_EVENT_H
-#define PYTHON_COMMANDS_TRACE_EVENT_H
+#ifndef PYTHON_TRACE_TRACE_EVENT_H
+#define PYTHON_TRACE_TRACE_EVENT_H
 
 #include <stddef.h>
 #include <stdint.h>

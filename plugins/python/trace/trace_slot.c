@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/trace_slot.c - the functions that are watched, each in a slot of its own.
+ * plugins/python/trace/trace_slot.c - the functions that are watched, each in a slot of its own.
  *
  * trace.py takes and frees slots on the runner's thread, with the GIL, so a slot changes under
  * nobody.
  */
-#include "commands/trace.h"
-#include "commands/trace_event.h"
 #include "exec/bindings.h"
 #include "internal.h"
+#include "trace/trace.h"
+#include "trace/trace_event.h"
 
 struct trace_slot trace_slots[TRACE_SLOTS];
 static uint64_t lives;   /* lock: the GIL */

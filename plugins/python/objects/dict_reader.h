@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/inspect/dict_reader.h - the entries of a dict, by guarded reads.
+ * plugins/python/objects/dict_reader.h - the entries of a dict, by guarded reads.
  *
  * One thread at a time per struct walk.  Entries come in the order they were filled; one that was
  * deleted has value 0.  No malloc: the thread that is looked at may stand still in one.
  */
-#ifndef PYTHON_INSPECT_DICT_READER_H
-#define PYTHON_INSPECT_DICT_READER_H
+#ifndef PYTHON_OBJECTS_DICT_READER_H
+#define PYTHON_OBJECTS_DICT_READER_H
 
 #include "inspect/interpreter.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/commands/coordinates.c - rank, step and role of the process, for our rows.
+ * plugins/python/package_api/coordinates.c - rank, step and role of the process, for our rows.
  *
  * Threads: any; the cells are read and written one at a time.  Plugin torch writes its own there:
  * until it comes, and where it does not, they are what the launcher's environment says.
  */
-#include "commands/coordinates.h"
+#include "package_api/coordinates.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
