@@ -17,7 +17,7 @@
     "from python.trace_event where duration_ns is not null"
 
 /* Names of variables: train_loss, losses.val, losses[-1], metrics["train/loss"]; of which are not
- * val_loss, metrics["test/loss"]; self.epoch.  Where `loss` itself is kept, that is the one. */
+ * val_loss, metrics["test/loss"]; self.epoch.  If `loss` itself is kept, it is the one. */
 #define LOSS                                                                                   \
     "'loss(es)?(_(step|item|value|scalar|mean|avg|sum))?(\\.(mean|val|avg))?(\\[-?[0-9]+\\])?" \
     "[\"'']?\\]?$'"
@@ -196,7 +196,7 @@ static const struct probing_alias aliases[] = {
 
 /* Calls of steps all of which is there: not of a step that was under way when the plugin came, or
  * is now, nor of the oldest one within the time asked for, nor where retention has taken rows of
- * calls.  Where no step has ended all calls are taken. */
+ * calls.  If no step has ended all calls are taken. */
 #define WHOLE                                                                                    \
     "(local_step in (select steps from python.torch_step_timing where sampled = 1 and (steps > " \
     "(select min(local_step) from python.torch_trace where {when}) or steps = (select "          \

@@ -51,8 +51,8 @@ static void tell_dynamo(void)
 }
 
 /* torch.fx has a function of its own there while it traces, and then puts back what it found: the
- * function without us, or a hook from before the last stop().  Whatever else stands there calls us,
- * or shall not be watched. */
+ * function without us, or a hook from before the last stop().  Anything else that stands there
+ * calls us, or shall not be watched. */
 static void hook_calls_again(void)
 {
     static const char *const torchs[] = {"_wrapped_call_impl", "_call_impl"};

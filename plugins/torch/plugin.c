@@ -2,7 +2,7 @@
  *
  * plugins/torch/plugin.c - the torch plugin: its tables, and its life in the process.
  *
- * Threads: [control] for what the core calls.  What it does to torch is in install.c.
+ * Threads: [control] for what the core calls.  install.c has what is done to torch.
  */
 #include <probing/ext/draft/empty.h>
 #include <probing/ext/draft/python.h>

@@ -80,7 +80,7 @@ static const struct slot *first_full(void)
 }
 
 /* While one looks, a thread may bring back a buffer that was passed already, and then one that was
- * not.  What came before the one that is found is there when one looks again; and what comes
+ * not.  Buffers from before the one that is found are there for the next look; a buffer that comes
  * meanwhile has a later turn. */
 bool buffer_next(struct buffer *ret)
 {

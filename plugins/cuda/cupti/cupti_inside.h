@@ -3,8 +3,8 @@
  * plugins/cuda/cupti/cupti_inside.h - which thread of ours is inside CUPTI, and where: a call hangs
  * when the driver does.
  *
- * Threads: any.  One at a time goes in.  What is known here outlives the plugin that was loaded: a
- * call that did not return is still inside when it is loaded again.
+ * Threads: any.  One at a time goes in.  This state outlives the plugin that was loaded: a call
+ * that did not return is still inside when it is loaded again.
  */
 #ifndef CUDA_CUPTI_CUPTI_INSIDE_H
 #define CUDA_CUPTI_CUPTI_INSIDE_H

@@ -3,10 +3,11 @@
  * plugins/cuda/cupti/cupti_session.c - the thread that is inside CUPTI, and those who want
  * something of it.
  *
- * Threads: as cupti_session.h says.  Who wishes leaves it with the session, and waits for a limited
- * time until it was heard.  A call may hang when the driver does, and nobody can end that thread:
- * when the plugin stops it is left, with the session, which it frees when the call has returned.
- * From then on it tells nothing: the sink's owner and the host have gone (`told` says so).
+ * Threads: as cupti_session.h says.  A wish is left with the session, and its thread waits for a
+ * limited time until it was heard.  A call may hang when the driver does, and nobody can end that
+ * thread: when the plugin stops it is left, with the session, which it frees when the call has
+ * returned.  From then on it tells nothing: the sink's owner and the host have gone (`told` says
+ * so).
  *
  * At exit() CUDA takes itself down while our threads still run.  So a handler of atexit() that was
  * registered after CUDA's own, and runs before them, ends the trace and keeps everybody out.

@@ -2,10 +2,10 @@
  *
  * plugins/cuda/cupti/intercept.c - functions that stand before CUPTI's in the slots of others.
  *
- * Threads: as intercept.h says.  What stands here outlives the plugin: a thread may be inside when
- * it goes.  Slots are written while dl_iterate_phdr() keeps others who write to them out (plugin
- * memory).  Those of torch's wheels may be written as they are (2.11, CUDA 13); where the loader
- * has made them read-only, they are not for that moment.
+ * Threads: as intercept.h says.  These functions outlive the plugin: a thread may be inside when it
+ * goes.  Slots are written while dl_iterate_phdr() keeps others who write to them out (plugin
+ * memory).  The slots of torch's wheels are writable (2.11, CUDA 13); where the loader has made
+ * them read-only, they are not for that moment.
  */
 #include "cupti/intercept.h"
 

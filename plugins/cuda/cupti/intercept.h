@@ -4,8 +4,8 @@
  * profiler is: heard of before they take its buffers, not half a second after it.
  *
  * The slots through which they call a few functions of CUPTI's old interface lead to ours, which
- * call CUPTI's.  Who is linked otherwise (statically, by dlsym()) is not seen: others.c looks for
- * what can be seen of those.
+ * call CUPTI's.  Libraries that are linked otherwise (statically, by dlsym()) are not seen:
+ * others.c looks for what can be seen of those.
  *
  * intercept_look() and _out() on one thread at a time, the rest on any.
  */

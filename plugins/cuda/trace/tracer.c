@@ -3,8 +3,7 @@
  * plugins/cuda/trace/tracer.c - what is done with records: those of work wait for those of the
  * calls that asked for it, which may stand in a later buffer.
  *
- * Threads: as tracer.h says.  What a session tells comes on its own thread; only `counts` are read
- * by others.
+ * Threads: as tracer.h says.  A session calls on its own thread; only `counts` are read by others.
  *
  * A record waits until the next look at the buffers is over: by then its call's record has come,
  * and the module that it was inside of has most likely ended.

@@ -6,9 +6,9 @@
  * Threads: one at a time; no clock is read, and nothing else is called.
  *
  * A share pays for what tracing costs while the program runs, traced or not; what it has paid too
- * much is forgotten within a second, so a quiet hour buys nothing.  What it still owes when a
- * window ends, the pause before the next one pays: when a window begins, tracing has cost no more
- * than that share of the time since it was first switched on.
+ * much is forgotten within a second, so a quiet hour buys nothing.  The pause before the next
+ * window pays what is still owed when one ends: when a window begins, tracing has cost no more than
+ * that share of the time since it was first switched on.
  */
 #ifndef CUDA_WINDOW_TRACE_WINDOW_H
 #define CUDA_WINDOW_TRACE_WINDOW_H

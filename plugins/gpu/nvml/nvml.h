@@ -73,7 +73,7 @@ enum {
 };
 #define NVML_SCOPE_ALL UINT32_MAX
 
-/* Which of `value` counts. */
+/* The member of `value` that counts. */
 enum {
     NVML_DOUBLE = 0,
     NVML_U32 = 1,

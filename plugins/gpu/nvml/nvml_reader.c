@@ -2,8 +2,8 @@
  *
  * plugins/gpu/nvml/nvml_reader.c - NVIDIA's devices: find NVML, list devices, ask what they do.
  *
- * The watcher's thread only, which may hang in any of these calls with the driver.  What a device
- * does not have, or this driver does not know, or we may not ask, is GPU_UNKNOWN.
+ * The watcher's thread only, which may hang in any of these calls with the driver.  A number that a
+ * device does not have, this driver does not know or we may not ask is GPU_UNKNOWN.
  */
 #include "nvml/nvml_reader.h"
 

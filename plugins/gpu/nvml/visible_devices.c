@@ -103,8 +103,8 @@ static void set_all(struct gpu_device *devices, uint32_t n, int32_t visible)
     }
 }
 
-/* Device i is named as a whole.  Which of its partitions CUDA takes, if it is partitioned, is not
- * said anywhere. */
+/* Device i is named as a whole.  If it is partitioned, nothing says which of its partitions CUDA
+ * takes. */
 static void see_one(uint32_t i, int32_t ordinal, struct gpu_device *devices, uint32_t n)
 {
     devices[i].visible = devices[i].partitioned ? -1 : 1;
@@ -113,7 +113,7 @@ static void see_one(uint32_t i, int32_t ordinal, struct gpu_device *devices, uin
         devices[k].visible = -1;
 }
 
-/* No list: all devices.  Where all are partitioned, CUDA takes one partition in all: the first. */
+/* No list: all devices.  If all are partitioned, CUDA takes one partition in all: the first. */
 static void see_all(const char *order, struct gpu_device *devices, uint32_t n)
 {
     int32_t ordinal = 0, partition = -1;

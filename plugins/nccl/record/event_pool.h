@@ -112,7 +112,7 @@ static inline bool slot_is_live(const struct slot *s, uint32_t generation)
     return atomic_load_explicit(&s->head, memory_order_acquire) == slot_head(generation, SLOT_LIVE);
 }
 
-/* Whoever gets true ends it: writes what it ended with, then pool_give_up(). */
+/* A caller that gets true ends it: it writes the result, then calls pool_give_up(). */
 static inline bool slot_end(struct slot *s, uint32_t generation)
 {
     uint32_t head = slot_head(generation, SLOT_LIVE);

@@ -209,8 +209,8 @@ static bool is_same_call(const struct op_slot *a, const struct op_slot *b)
 }
 
 /* NCCL counts what the program calls, and not what a CUDA graph launches: two of one number are
- * launches.  Where they are over symmetric memory their kernels are never told of (2.32), and they
- * would be in flight for ever. */
+ * launches.  NCCL never tells of their kernels over symmetric memory (2.32), and they would be in
+ * flight for ever. */
 static void find_launches(struct comm *c, struct op_slot *op, uint64_t handle)
 {
     struct handle h;

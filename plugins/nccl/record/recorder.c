@@ -79,8 +79,8 @@ static int make_pools(struct comm *c)
 /* ---- on and off ---- */
 
 /* NCCL reads the word at the beginning of each group of operations: it is one of its own, and its
- * example profiler writes there at any time, too.  Where it is none of a library's (somebody else's
- * NCCL may have it on a stack) it is not kept. */
+ * example profiler writes there at any time, too.  It is kept only if it is a library's: somebody
+ * else's NCCL may have it on a stack. */
 static bool is_of_library(const int *mask)
 {
     Dl_info about;

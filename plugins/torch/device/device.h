@@ -29,8 +29,8 @@ bool memory_ask(int device, struct memory *ret);
 /* Why there is nothing to ask, one clause; NULL: CUDA is in use. */
 const char *memory_why(void);
 uint32_t memory_devices(void); /* of CUDA's that this process sees */
-/* Numbers of a device's allocator, of all its pools together; which: NULL of what has none.  Those
- * that this torch does not have are PROBING_NULL_I64.  false: it does not tell. */
+/* Numbers of a device's allocator, of all its pools together; which: NULL of what has none.
+ * Numbers that this torch does not have are PROBING_NULL_I64.  false: it does not tell. */
 struct memory_name {
     const char *what, *which; /* "allocated_bytes", "peak" */
 };

@@ -8,8 +8,8 @@
  * The hooks stand on the methods of ProcessGroup and on Work.wait, below torch.distributed's own
  * functions: so it does not matter how a program got hold of those.  (Functional operators are in
  * collective_functional.c.)  An operation's time is from its start to the end of the wait for it.
- * On a GPU nobody waits for it on the CPU: then there is no duration.  What C++ starts by itself
- * (DDP's buckets) does not come by here; where torch keeps a flight recorder it is in
+ * On a GPU nobody waits for it on the CPU: then there is no duration.  Operations that C++ starts
+ * by itself (DDP's buckets) do not come by here; if torch keeps a flight recorder they are in
  * python.torch_nccl_flight_record.
  */
 #include "dist/collective.h"

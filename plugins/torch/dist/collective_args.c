@@ -237,7 +237,8 @@ static void add_all(struct load *load, PyObject *value, int depth)
     }
 }
 
-/* Which argument goes in: most operations have it first, these have what comes out first. */
+/* The number of the argument that goes in: most operations have it first, these have the output
+ * first. */
 static Py_ssize_t input_of(const char *op)
 {
     static const char *const second[] = {"gather", "scatter", "alltoall", "all_to_all"};

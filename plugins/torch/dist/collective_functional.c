@@ -8,9 +8,9 @@
  * They go past ProcessGroup's methods in Python.  An operator of torch is an object whose __call__
  * calls its attribute `_op`: the hooks stand there, so that neither the object nor its class
  * changes, by which dynamo and graphs know it; of the attribute torch asks only its hash, its names
- * and, for torch.jit.script(), its address.  A call that is only traced has no row.  What C++ does
- * by itself does not come by here: the backward of `_c10d_functional_autograd`, graphs compiled
- * with a wrapper in C++.  torch.ops.c10d_functional calls these or the groups.
+ * and, for torch.jit.script(), its address.  A call that is only traced has no row.  C++'s own
+ * operations do not come by here: the backward of `_c10d_functional_autograd`, graphs compiled with
+ * a wrapper in C++.  torch.ops.c10d_functional calls these or the groups.
  */
 #include "dist/collective.h"
 #include "python/hook.h"

@@ -5,7 +5,7 @@
  *
  * Threads: [worker], once a second; it asks for the GIL only when nothing has moved for so long.
  * It tells what this rank knows: which operation, since when, and what torch's flight recorder
- * holds.  Who has not come is known where the ranks are asked: `probing torch` does that.
+ * holds.  `probing torch` asks all ranks, and so finds the one that has not come.
  */
 #include "dist/collective.h"
 #include "python/pyobject.h"

@@ -35,8 +35,8 @@ uint64_t backward_enter(void);
 bool backward_inside(const struct thread *t);
 /* A forward gave `result`; the thread's depth is as before it.  false: its graph is too large. */
 bool backward_leave(PyObject *result, const struct backward_call *call);
-/* An outermost backward begins: where it waits for other ranks is communication.  What
- * backward_end() takes, NULL: nothing. */
+/* An outermost backward begins: where it waits for other ranks is communication.  Gives a handle
+ * for backward_end(), NULL: there is nothing to end. */
 PyObject *backward_begin(struct thread *t, PyObject *args, PyObject *kwargs);
 void backward_waited(struct thread *t, uint64_t end_ns);
 void backward_end(PyObject *handle); /* an exception that is raised stays */

@@ -8,9 +8,9 @@
  * zero_grad(), gives the GIL up while it frees the old one, which p.grad still leads to then (torch
  * 2.13; a reader that comes in between crashes).  So the thread that calls a model reads it for us,
  * at its optimizer's step or, in a loop without one, after its backward or before it calls the
- * model again.  Where it
- * does not come, we look whether it sleeps: who waits for the GIL wakes up every few milliseconds,
- * and who frees memory needs the CPU, so a thread whose clock stands is not in there.
+ * model again.  If it does not come, we look whether it sleeps: a thread that waits for the GIL
+ * wakes up every few milliseconds, and one that frees memory needs the CPU, so a thread whose clock
+ * stands is not in there.
  */
 #include "module_calls/model_reader.h"
 #include "lib/proc/task.h"
@@ -148,7 +148,7 @@ static int read_rest(void *arg)
 
 /* ---- without it ---- */
 
-/* Which threads have slept for long enough; true: there is one. */
+/* Mark the threads that have slept for long enough; true: there is one. */
 static bool find_sleepers(struct safe_point_read *w)
 {
     uint64_t now_ns = torch_state.now();

@@ -61,8 +61,8 @@ void call_settings(struct settings *set)
     module_calls.short_way = !(set->backward || set->memory || set->device_times || set->nan);
 }
 
-/* Which accumulated batch of the step this call works on: how often the same module was called in
- * this step.  A loss without parameters belongs to the model called before it. */
+/* The number of the accumulated batch that this call works on: how often the same module was called
+ * in this step.  A loss without parameters belongs to the model called before it. */
 static int64_t micro_step(struct thread *t, struct module *m)
 {
     if (m->step != t->step || !m->calls) {
@@ -103,8 +103,8 @@ static void enter_inference(struct thread *t, struct module *m)
     m->calls++;
 }
 
-/* A loop that changes its parameters by hand: the next batch begins a step.  Where there is an
- * optimizer that has not stepped yet, batches are accumulated for it. */
+/* A loop that changes its parameters by hand: the next batch begins a step.  With an optimizer that
+ * has not stepped yet, batches are accumulated for it. */
 static void enter_without_optimizer(struct thread *t, const struct module *m)
 {
     bool again = m->has_params && m->calls && m->step == steps.step;

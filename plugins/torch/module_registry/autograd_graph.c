@@ -73,8 +73,8 @@ static bool is_new(struct walk *w, uint64_t order)
     return true;
 }
 
-/* Another node to look at, when it was made in this forward and is not known yet.  Of those met
- * from `first` on the oldest is looked at first: connections past other layers are short ways. */
+/* Another node to look at, when it was made in this forward and is not known yet.  The oldest of
+ * the nodes from `first` on is looked at first: connections past other layers are short ways. */
 static void meet_node(struct walk *w, PyObject *node, uint64_t order, uint32_t first)
 {
     if (order == GRAPH_NEVER || order < w->from || w->failed || w->found || !is_new(w, order))

@@ -27,8 +27,8 @@ struct naming {
 
 #define NO_WALK UINT64_MAX /* no module was seen in it */
 
-/* One module that lives: its names, and what belongs to the root of a tree.  What each call reads
- * is in the first cache line. */
+/* One module that lives: its names, and what belongs to the root of a tree.  The fields that each
+ * call reads are in the first cache line. */
 struct module {
     _Alignas(CACHE_LINE) PyObject *object; /* borrowed: the weak reference's callback ends this */
     uint64_t device;                       /* interned, or PROBING_NULL_ID */

@@ -10,8 +10,8 @@
 
 #include "python/python_api.h"
 
-/* Run fn with the GIL; not at all, and 0, when the plugin does not work.  What fn gave, or -errno
- * after the host's fail().                                                            [worker] */
+/* Run fn with the GIL; not at all, and 0, when the plugin does not work.  Gives fn's result, or
+ * -errno after the host's fail().                                                     [worker] */
 int object_lookup(int (*fn)(void *arg), void *arg);
 
 /* A table's scan(): `look` gathers with the GIL what Python's objects say, `emit` makes rows of it

@@ -35,7 +35,7 @@ struct tensor_place {
 };
 int tensor_place(PyObject *tensor, struct tensor_place *ret);
 double tensor_number(int kind, const void *bytes);
-/* Has it a NaN or an infinity?  What cannot be read has none. */
+/* Has it a NaN or an infinity?  A tensor that cannot be read has none. */
 bool tensor_is_bad(PyObject *tensor);
 
 #endif

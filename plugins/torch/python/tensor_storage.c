@@ -128,7 +128,7 @@ static void put_shape(PyObject *tensor, char *room, size_t size)
     py->Py_DecRef(shape);
 }
 
-/* "MulBackward0".  Of a view the node may have to be made anew, so those are not asked. */
+/* "MulBackward0".  A view's node may have to be made anew, so views are not asked. */
 static void put_op(PyObject *tensor, char *room, size_t size)
 {
     struct cpython *py = &python.api;

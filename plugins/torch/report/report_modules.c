@@ -123,7 +123,7 @@ static int take_call(void *arg, const struct probing_report_cell *c, uint32_t n)
 }
 
 /* Not of a step that was under way when the plugin came, or is now, nor where retention has taken
- * rows of calls.  Where no step has ended all calls are taken. */
+ * rows of calls.  If no step has ended all calls are taken. */
 static void tell_whole(char *ret, size_t size, const char *where)
 {
     (void)snprintf(ret, size,

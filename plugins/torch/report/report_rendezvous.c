@@ -3,11 +3,11 @@
  * plugins/torch/report/report_rendezvous.c - for `torch`: ranks that stand in making a process
  * group, and who has not come.
  *
- * One thread.  There is no group yet that could be asked.  What tells a rank then is the
- * environment that torchrun gives it: RANK, WORLD_SIZE, and the store where all meet.  Processes of
- * this machine that have the same store are the job's; those with plugin torch are asked whether
- * they stand there, too.  Who sets RANK by itself after its start is not known, and then only the
- * own wait is told.
+ * One thread.  There is no group yet that could be asked.  A rank is known by the environment that
+ * torchrun gives it: RANK, WORLD_SIZE, and the store where all meet.  Processes of this machine
+ * that have the same store are the job's; if they have plugin torch they are asked whether they
+ * stand there, too.  The rank of a process that sets RANK after its start is not known: then only
+ * its own wait is shown.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -165,7 +165,7 @@ struct judge_report {
 
 void judge_ranks(const struct judge_job *j, struct judge_report *ret);
 
-/* Which of a rank's signs set it apart: more than the middle one of the ranks by half of that, by
+/* Find the signs that set a rank apart: more than the middle one of the ranks by half of that, by
  * four sigma of how ranks differ, and by what is worth telling. */
 uint32_t judge_signs(const double *signs, uint32_t n_ranks, uint32_t rank);
 
@@ -207,7 +207,7 @@ void links_done(struct judge_links *l);
 /* Do the links of a node tell where segments are lost? */
 bool links_know(const struct judge_links *l, uint32_t node);
 /* Is a rank's machine behind a bad cable?  All of its links are bad, and more than half of the
- * machines reach each other by good ones.  Whoever is far away together with others is in another
+ * machines reach each other by good ones.  Machines that are far away together are in another
  * place.  Or is one link the only bad one between machines that reach each other?  Then the first
  * rank at the first of its ends is told, and the other end as its peer. */
 bool links_tell(const struct judge_links *l, uint32_t rank, struct judge_finding *ret);

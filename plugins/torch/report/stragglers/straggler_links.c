@@ -4,9 +4,9 @@
  * of the ranks' TCP connections (net.peers of plugin system).
  *
  * One thread.  A rank is known by the addresses that its own connections have at their near end: so
- * whoever has such an address at the far end talks to it.  What else ranks talk to (a store, a
- * disk far away, us) has no rank's address.  Ranks that share an address are on one machine, and
- * what stays on it is no link.
+ * whoever has such an address at the far end talks to it.  Other peers of ranks (a store, a disk
+ * far away, us) have no rank's address.  Ranks that share an address are on one machine, and what
+ * stays on it is no link.
  */
 #include <errno.h>
 #include <math.h>

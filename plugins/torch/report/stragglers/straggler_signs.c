@@ -96,9 +96,9 @@ static int take_signs(void *arg, const struct probing_report_cell *c, uint32_t n
     return 0;
 }
 
-/* Signs are of the newest steps, not of the time in which the program began.  Where whoever cost
- * most was late in an episode: of that, and some looks at least; where nobody was late: of the last
- * minute, so that what has just begun stands out. */
+/* Signs are of the newest steps, not of the time in which the program began.  If the rank that cost
+ * most was late in an episode, they are of that, and of some looks at least; if none was late, of
+ * the last minute, so that a new sign stands out. */
 static void find_time(struct straggler_job *j, const struct judge_finding *most)
 {
     double first_sec = j->steps[0].whole > 0 ? (double)j->steps[0].whole : 0;
