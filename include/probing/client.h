@@ -57,17 +57,17 @@ extern "C" {
 
 struct probing_client;
 
-/* Zeros are what is meant when nothing is said. */
+/* Zeros are the defaults. */
 struct probing_client_options {
     uint32_t size;                     /* sizeof(struct probing_client_options) */
     uint32_t reserved;                 /* 0 */
     uint64_t timeout_ns;               /* to come in; 0: 10 s */
     const volatile sig_atomic_t *stop; /* other than 0: waits end with -ECANCELED; may be NULL */
     const char *token;                 /* for TCP, borrowed until that call returns; or NULL, */
-    /* and then asked when the connection stands and nothing was sent: the token for who is at the
-     * other end of `fd`, borrowed until the call returns, or NULL. */
+    /* Called if `token` is NULL, once connected and before anything is sent: gives the token for
+     * the peer of `fd`, borrowed until the call returns, or NULL. */
     const char *(*find_token)(void *arg, int fd);
-    /* Told each error when it is found, on the thread that called; may be NULL. */
+    /* Called with each error when it is found, on the caller's thread; may be NULL. */
     void (*on_error)(void *arg, int code, const char *text);
     void *arg;
 };
@@ -78,15 +78,15 @@ probing_client_new(const struct probing_client_options *options);
 /* Closes the connection, too, which cancels its requests.  NULL is fine. */
 PROBING_CLIENT_API void probing_client_free(struct probing_client *c);
 
-/* The sentence of the last error, "": there was none.  Of NULL: no memory for a client. */
+/* The sentence of the last error; "": there was none.  For NULL: no memory for a client. */
 PROBING_CLIENT_API const char *probing_client_error(const struct probing_client *c);
 
 /* ---- connecting: once a client, but again after a failure ---- */
 
 /* A process of this machine, in whatever container.  It must be ours, or we root. */
 PROBING_CLIENT_API int probing_client_connect_pid(struct probing_client *c, pid_t pid);
-/* The socket in a data directory ("/tmp/probing-1000/4711-99/sock"): who listens must be the
- * process that the directory is called after, else nothing is sent. */
+/* The socket in a data directory ("/tmp/probing-1000/4711-99/sock"): the listener must be the
+ * process that the directory is named after, else nothing is sent. */
 PROBING_CLIENT_API int probing_client_connect_unix(struct probing_client *c, const char *path);
 /* host: a name or number, without brackets.  No TLS: ssh or a proxy does that. */
 PROBING_CLIENT_API int probing_client_connect_tcp(struct probing_client *c, const char *host,
@@ -104,8 +104,8 @@ enum probing_client_end {
     PROBING_CLIENT_UNKNOWN   /* it cannot be seen from here */
 };
 
-/* After -ECONNRESET, or where nobody listens at a local socket: what has become of the process.
- * May look for two seconds, once, and longer at one that is ending. */
+/* After -ECONNRESET, or if nobody listens at a local socket: say what became of the process.  The
+ * first call may take two seconds, and longer for a process that is ending. */
 PROBING_CLIENT_API enum probing_client_end probing_client_end(struct probing_client *c);
 
 /* ---- one command ---- */
@@ -153,7 +153,7 @@ struct probing_client_watch {
     uint64_t last;        /* rows from before now to begin with */
 };
 
-/* Ask for something; its events come out of probing_client_stream().  An id > 0, or -errno. */
+/* Start a request; its events come out of probing_client_stream().  An id > 0, or -errno. */
 PROBING_CLIENT_API int64_t probing_client_start_run(struct probing_client *c, int argc,
                                                     const char *const *argv, uint64_t timeout_ns);
 PROBING_CLIENT_API int64_t probing_client_start_watch(struct probing_client *c,

@@ -58,8 +58,8 @@ struct probing_report_cell {
     union probing_cell value; /* .s has a NUL at its end */
 };
 
-/* How fit() makes a text fit: which part goes, and leaves "..."; or with FILL, added to one of the
- * others, blanks behind it up to the width. */
+/* How fit() shortens a text: the part that is replaced by "...".  FILL, added to one of the others,
+ * appends blanks up to the width. */
 enum {
     PROBING_FIT_END = 0,
     PROBING_FIT_FRONT = 1,
@@ -96,8 +96,8 @@ struct probing_report_api {
 
     /* ---- the target ---- */
 
-    /* Ask in SQL, the living and the dead alike; row() is called for each row and ends it with
-     * something below 0.  -ENOENT, -EINVAL: there is no such table or column. */
+    /* Ask a target in SQL, living or dead; row() is called for each row, and a result below 0 ends
+     * it.  -ENOENT, -EINVAL: there is no such table or column. */
     int (*ask)(const struct probing_report_api *a, const char *sql,
                int (*row)(void *arg, const struct probing_report_cell *cells, uint32_t n),
                void *arg);
@@ -179,12 +179,11 @@ struct probing_report_option {
 enum {
     PROBING_REPORT_TARGET = 1u << 0, /* command: it needs a target */
     /* Since 1.1, with PROBING_REPORT_TARGET: it runs once, whatever the target names (a process,
-     * `-t 12,13`, `-t job:NAME`), and as `probing cluster NAME` too.  ask() takes
-     * global.SCHEMA.TABLE there, the table of all of them; a statement without one is run by each,
-     * and a column says whose rows are whose.  Members that cannot be asked are left out: members()
-     * says who and why, and the command does when run() has ended; so it does of those that lack
-     * the table of the first question that anybody answered.  call() needs one process and fails.
-     */
+     * `-t 12,13`, `-t job:NAME`), and as `probing cluster NAME` too.  In ask(), global.SCHEMA.TABLE
+     * is the table of all of them; a statement without one is run by each, and a column names the
+     * member of each row.  Members that cannot be asked, or that lack the table of the first
+     * question that anybody answered, are left out: members() gives the reasons, and the command
+     * prints them after run().  call() needs one process and fails. */
     PROBING_REPORT_JOB = 1u << 1
 };
 

@@ -17,7 +17,7 @@ struct arena_block;
 struct arena_budget {
     _Atomic size_t used_bytes;
     _Atomic size_t limit_bytes;
-    _Atomic bool refused; /* somebody was */
+    _Atomic bool refused; /* an allocation was */
     /* Called by a thread that wants more than `limit`; true: it is higher now.  NULL: it stays. */
     bool (*raise)(struct arena_budget *b, size_t limit);
 };

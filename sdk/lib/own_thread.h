@@ -2,12 +2,12 @@
  *
  * sdk/lib/own_thread.h - starting a thread of ours in somebody else's program, unnoticed.
  *
- * No signal of the program comes to it, so none of its handlers runs there.  What the thread
- * itself does wrong is asked about as anywhere: where a fault is blocked the kernel ends the
- * process without a word to any handler (force_sig_info_to_task() of kernel/signal.c, Linux 6.1),
- * to the one that mends a lost page of the store and the one that writes the crash report, too.
- * For the same reason the thread has an alternate signal stack: one whose stack is full is heard,
- * too.  It is 64 KiB of address space more, and no memory until a handler runs on it.
+ * No signal of the program comes to it, so none of its handlers runs there.  Faults of the thread
+ * itself stay unblocked: if a blocked one happens, the kernel ends the process without calling any
+ * handler (force_sig_info_to_task() of kernel/signal.c, Linux 6.1), neither the one that mends a
+ * lost page of the store nor the one that writes the crash report.  For the same reason the thread
+ * has an alternate signal stack, on which a handler runs even if the thread's own stack is full.
+ * It takes 64 KiB of address space, and no memory until a handler runs on it.
  */
 #ifndef SDK_LIB_OWN_THREAD_H
 #define SDK_LIB_OWN_THREAD_H

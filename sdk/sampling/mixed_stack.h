@@ -26,8 +26,8 @@ struct merge_native {
 uint32_t merge_stacks(struct stacks *stacks, const struct probing_python_look *look,
                       const struct merge_native *native, enum unwind_end end, uint32_t *ret);
 
-/* The same of a thread that waits for a CPU: nobody tells its registers, its Python frames lie
- * still. */
+/* The same for a thread that waits for a CPU: its registers are not known, and its Python frames do
+ * not change. */
 uint32_t merge_ready(struct stacks *stacks, const struct probing_python_look *look, uint32_t *ret);
 
 #endif

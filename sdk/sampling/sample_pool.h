@@ -49,11 +49,10 @@ void sample_pool_free(struct sample_pool *b);
 
 /* NULL: all are in use.                                                            [signal] */
 struct sample_slot *sample_slot_take(struct sample_pool *b);
-/* How many are in use, as far as the one tells that was taken last: the lowest free one goes first.
- * x: NULL where there was none, so it is all of them.                              [signal] */
+/* How many are in use, judged by the slot `x` that was taken last, as the lowest free one goes
+ * first.  x: NULL if none was free: all are.   [signal] */
 uint32_t sample_slots_used(const struct sample_pool *b, const struct sample_slot *x);
-/* A look of which nothing is known yet, with the slot's room for frames, names and scratch.
- *                                                                                  [signal] */
+/* Give an empty look, with the slot's room for frames, names and scratch.   [signal] */
 static inline void sample_slot_look(struct sample_slot *x)
 {
     x->look = (struct probing_python_look){.size = sizeof(x->look),
@@ -64,9 +63,9 @@ static inline void sample_slot_look(struct sample_slot *x)
                                            .bytes = x->names,
                                            .scratch = x->scratch};
 }
-/* To the reader.                                                                   [signal] */
+/* Hand a slot to the reader.   [signal] */
 void sample_slot_submit(struct sample_pool *b, struct sample_slot *x);
-/* Free again.                                                                      [signal] */
+/* Give a slot back.   [signal] */
 void sample_slot_release(struct sample_pool *b, struct sample_slot *x);
 
 /* Put the calling thread's stack into a slot, from its `registers` on, which the caller has filled:
@@ -75,9 +74,9 @@ void sample_slot_release(struct sample_pool *b, struct sample_slot *x);
 void sample_slot_fill(struct sample_pool *b, struct sample_slot *x,
                       const struct probing_python_frames_1 *python, void *last);
 
-/* The next full one, or NULL. */
+/* The next full slot, or NULL. */
 struct sample_slot *sample_slot_next(struct sample_pool *b);
-/* Until 32 slots are full, somebody rang, or the time is up. */
+/* Wait until 32 slots are full, sample_slot_notify() was called, or the time is up. */
 void sample_slot_wait(struct sample_pool *b, uint64_t timeout_ns);
 void sample_slot_notify(struct sample_pool *b); /* [signal] */
 

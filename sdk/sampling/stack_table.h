@@ -23,16 +23,16 @@ struct stacks;
 int stacks_new(const struct probing_host *host, const char *name, const char *doc,
                struct stacks **ret);
 void stacks_free(struct stacks *s);
-/* From now on a stack has one number as long as its owner lives: one that is seen again long after
- * it was stored is stored again under the same number, so whoever reads the table takes each depth
- * of a stack once.  Frames keep their words in memory for stacks_words().  For those whose rows
- * tell of a stack long after it was last seen. */
+/* From now on a stack has one number as long as its owner lives.  A stack that is seen again long
+ * after it was stored is stored again under the same number, so a reader of the table takes each
+ * depth of a stack once.  Frames keep their words in memory for stacks_words().  For owners whose
+ * rows name a stack long after it was last seen. */
 void stacks_keep_numbers(struct stacks *s);
 
 /* Set what to name frames with; the first two may be NULL. */
 void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
                       const struct probing_python_frames_1 *python, struct code *code);
-/* Which modules are loaded may have changed: read their list, and name addresses anew. */
+/* Read the list of loaded modules again, which may have changed, and name addresses anew. */
 void stacks_read_modules(struct stacks *s);
 
 /* Number of the native frame at an address (of a caller: the return address - 1), and what it is
@@ -45,9 +45,10 @@ enum mark {
     MARK_READY,  /* it could run, and no CPU is free */
     MARKS
 };
-/* The frame that says so. */
+/* The frame of a mark. */
 uint32_t stacks_mark(struct stacks *s, enum mark mark);
-/* The frame that stands for n others; more: they were not counted to their end. */
+/* The frame that stands for n others that were left out; more: they were not counted to their
+ * end. */
 uint32_t stacks_left_out(struct stacks *s, uint32_t n, bool more);
 
 /* Number of the stack of these frames, innermost first; 0: there was no room to store it. */
@@ -63,7 +64,7 @@ struct stack_words {
 };
 /* The words of a frame that some function above gave; false: not known any more. */
 bool stacks_words(const struct stacks *s, uint32_t frame, struct stack_words *ret);
-/* The stack is wanted still: it is stored again if that was long ago. */
+/* Keep a stack that is still wanted: store it again if it was stored long ago. */
 void stacks_renew(struct stacks *s, int64_t number, uint64_t now);
 
 #endif

@@ -34,13 +34,13 @@ struct cfi_rule code_rule(struct code *c, uint64_t ip);
 /* The start of the function that holds `ip`, by the same tables; 0: not known. */
 uint64_t code_function(struct code *c, uint64_t ip);
 
-/* x86-64, for a thread of which only ip and sp are known: bytes between the frame pointer and sp at
- * `ip`, by the function's code; -1: cannot be told.  exact: ip is no return address.  The sum may
- * be short: believe it if what the frame pointer leads to is behind a call. */
+/* x86-64, for a thread whose ip and sp alone are known: bytes between the frame pointer and sp at
+ * `ip`, by the function's code; -1: not known.  exact: ip is no return address.  The sum may be
+ * short: believe it only if the frame pointer then leads to a return address behind a call. */
 int64_t code_held(struct code *c, uint64_t ip, bool exact);
 bool code_is_behind_call(uint64_t ip);
 
-/* Code that no table covers, as just-in-time compilers make it. */
+/* Is this code that no table covers, as just-in-time compilers make it? */
 bool code_has_no_table(struct code *c, uint64_t ip);
 
 #endif
