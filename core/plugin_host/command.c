@@ -136,7 +136,7 @@ static bool can_run(const struct command *c)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(struct command *const *)a)->name, (*(struct command *const *)b)->name);
+    return strcmp(((const struct command *)a)->name, ((const struct command *)b)->name);
 }
 
 int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_command *c), void *arg)
@@ -144,20 +144,20 @@ int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_comm
     int rc = 0;
     (void)pthread_mutex_lock(&h->commands_lock);
     uint32_t n = h->n_commands;
-    struct command **sorted = calloc(n + 1, sizeof(struct command *));
-    if (sorted)
-        memcpy(sorted, h->commands, n * sizeof(struct command *));
+    struct command *sorted = calloc(n + 1, sizeof(struct command));
+    for (uint32_t i = 0; sorted && i < n; i++)
+        sorted[i] = *h->commands[i];
     (void)pthread_mutex_unlock(&h->commands_lock);
     if (!sorted)
         return err_set(-ENOMEM, "no memory to list commands");
-    qsort(sorted, n, sizeof(struct command *), by_name);
+    qsort(sorted, n, sizeof(struct command), by_name);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct probing_command c = {.size = sizeof(c),
-                                    .flags = sorted[i]->flags,
-                                    .name = sorted[i]->name,
-                                    .usage = sorted[i]->usage,
-                                    .doc = sorted[i]->doc};
-        if (can_run(sorted[i]))
+                                    .flags = sorted[i].flags,
+                                    .name = sorted[i].name,
+                                    .usage = sorted[i].usage,
+                                    .doc = sorted[i].doc};
+        if (can_run(&sorted[i]))
             rc = fn(arg, &c);
     }
     free(sorted);
@@ -239,13 +239,17 @@ static int refuse_unknown(struct host *h, const char *word, const char *second)
                    word);
 }
 
-/* 0 and the command; *ret_skip: words after the first that belong to its name. */
-static int resolve_command(struct host *h, int argc, const char *const *argv, struct command **ret,
-                           int *ret_skip)
+/* A command that words mean.  Its plugin may be loaded again meanwhile, which changes `command`. */
+struct resolved {
+    struct command *command; /* lives as long as the host; NULL: none */
+    struct command now;      /* as it was when the words were read */
+    int skip;                /* words after the first that belong to its name */
+};
+
+static int resolve_command(struct host *h, int argc, const char *const *argv, struct resolved *ret)
 {
     char two[2 * HOST_NAME_BYTES];
     struct command *found = NULL;
-    int skip = 0;
 
     if (argc < 1 || !argv[0][0])
         return err_set(-EINVAL, "no command given; 'help' lists them");
@@ -253,7 +257,7 @@ static int resolve_command(struct host *h, int argc, const char *const *argv, st
     if (argc > 1 && strlen(argv[0]) < HOST_NAME_BYTES && strlen(argv[1]) < HOST_NAME_BYTES) {
         (void)snprintf(two, sizeof(two), "%s %s", argv[0], argv[1]);
         found = find_named(h, two);
-        skip = found ? 1 : 0;
+        ret->skip = found ? 1 : 0;
     }
     if (!found && argc > 1 && strchr(argv[1], '=') && strlen(argv[0]) < HOST_NAME_BYTES) {
         (void)snprintf(two, sizeof(two), "%s =", argv[0]);
@@ -262,15 +266,14 @@ static int resolve_command(struct host *h, int argc, const char *const *argv, st
     if (!found)
         found = find_named(h, argv[0]);
     int rc = found ? 0 : refuse_unknown(h, argv[0], argc > 1 ? argv[1] : NULL);
+    ret->command = found;
+    if (found)
+        ret->now = *found;
     (void)pthread_mutex_unlock(&h->commands_lock);
-    if (rc == 0 && !can_run(found))
+    if (rc == 0 && !can_run(&ret->now))
         rc = err_set(-ENOENT, "command '%s' is plugin %s's, which does not run: plugin load %s",
-                     found->name, found->owner, found->owner);
-    if (rc < 0)
-        rc = not_now(h, argv[0], rc);
-    *ret = found;
-    *ret_skip = skip;
-    return rc;
+                     ret->now.name, ret->now.owner, ret->now.owner);
+    return rc < 0 ? not_now(h, argv[0], rc) : rc;
 }
 
 /* ---- running ---- */
@@ -343,22 +346,18 @@ void commands_expire(struct host *h, uint64_t now)
               "the command did not begin within its time, because every worker was busy");
 }
 
-static struct command_job *job_new(const struct host_request *r, int skip)
+static int job_new(const struct host_request *r, int skip, struct command_job **ret)
 {
     size_t bytes = 0, at;
     for (int i = 0; i < r->argc; i++)
         bytes += strlen(r->argv[i]) + 1;
-    if (r->argc > ARGUMENTS_MAX || bytes > ARGUMENT_MAX_BYTES) {
-        (void)err_set(-E2BIG, "a command takes at most %d arguments of %zu bytes in total",
-                      ARGUMENTS_MAX, ARGUMENT_MAX_BYTES);
-        return NULL;
-    }
+    if (r->argc > ARGUMENTS_MAX || bytes > ARGUMENT_MAX_BYTES)
+        return err_set(-E2BIG, "a command takes at most %d arguments of %zu bytes in total",
+                       ARGUMENTS_MAX, ARGUMENT_MAX_BYTES);
     at = sizeof(struct command_job) + ((size_t)r->argc + 1) * sizeof(char *);
     struct command_job *c = malloc(at + bytes);
-    if (!c) {
-        (void)err_set(-ENOMEM, "no memory for this command");
-        return NULL;
-    }
+    if (!c)
+        return err_set(-ENOMEM, "no memory for this command");
     *c = (struct command_job){.job.bytes = bytes};
     char *text = (char *)c + at;
     for (int i = 0; i < r->argc; i++) {
@@ -370,7 +369,8 @@ static struct command_job *job_new(const struct host_request *r, int skip)
         text += n;
     }
     c->argv[c->argc] = NULL;
-    return c;
+    *ret = c;
+    return 0;
 }
 
 static enum job_lane lane_of(const struct command *c)
@@ -379,46 +379,44 @@ static enum job_lane lane_of(const struct command *c)
 }
 
 /* As resolve_command(), and -EACCES where the client may not run it. */
-static int resolve_allowed(struct host *h, const struct host_request *r, struct command **ret,
-                           int *ret_skip)
+static int resolve_allowed(struct host *h, const struct host_request *r, struct resolved *ret)
 {
-    int rc = resolve_command(h, r->argc, r->argv, ret, ret_skip);
-    if (rc < 0 || !((*ret)->flags & PROBING_WRITES))
+    int rc = resolve_command(h, r->argc, r->argv, ret);
+    if (rc < 0 || !(ret->now.flags & PROBING_WRITES))
         return rc;
     if (r->who)
-        audit_command(h, *ret, r, *ret_skip, r->read_only ? " (refused, may only read)" : "");
+        audit_command(h, &ret->now, r, ret->skip, r->read_only ? " (refused, may only read)" : "");
     if (r->read_only)
         return err_set(-EACCES,
                        "'%s' changes the process, and this client may only read; the full token "
                        "is in the file 'token' of its data directory",
-                       (*ret)->name);
+                       ret->now.name);
     return 0;
 }
 
 int host_submit(struct host *h, const struct host_request *r)
 {
-    struct command *command = NULL;
+    struct resolved is = {.command = NULL};
     struct job *out = NULL;
-    int skip = 0;
+    struct command_job *c = NULL;
 
     if (host_is_off(h))
         return -ESHUTDOWN;
     err_clear();
-    int e = r->work ? 0 : resolve_allowed(h, r, &command, &skip);
+    int e = r->work ? 0 : resolve_allowed(h, r, &is);
+    if (e == 0)
+        e = job_new(r, is.skip, &c);
     if (e < 0)
         return e;
-    struct command_job *c = job_new(r, skip);
-    if (!c)
-        return r->argc > ARGUMENTS_MAX ? -E2BIG : -ENOMEM;
     uint64_t deadline = r->timeout_ns ? clock_now() + r->timeout_ns : 0;
-    enum job_lane lane = command ? lane_of(command) : LANE_ANY;
-    c->command = command;
+    enum job_lane lane = lane_of(&is.now);
+    c->command = is.command;
     c->work = r->work;
     c->done = r->done;
     r->reply->read_only = r->read_only;
     r->reply->urgent = lane != LANE_ANY;
     c->job = (struct job){.run = run_job,
-                          .plugin = command ? command->plugin : NULL,
+                          .plugin = is.now.plugin,
                           .reply = r->reply,
                           .counted = true,
                           .lane = lane,
@@ -440,23 +438,23 @@ int host_submit(struct host *h, const struct host_request *r)
 int host_run(struct host *h, int argc, const char *const *argv, struct probing_reply *reply)
 {
     const char *kept[ARGUMENTS_MAX + 1];
-    struct command *command;
-    int skip, n = 0;
+    struct resolved is = {.command = NULL};
+    int n = 0;
 
     if (host_is_off(h))
         return -ESHUTDOWN;
-    int rc = resolve_command(h, argc, argv, &command, &skip);
+    int rc = resolve_command(h, argc, argv, &is);
     if (rc < 0)
         return rc;
     if (argc > ARGUMENTS_MAX)
         return err_set(-E2BIG, "a command takes at most %d arguments", ARGUMENTS_MAX);
     for (int i = 0; i < argc; i++)
-        if (i == 0 || i > skip)
+        if (i == 0 || i > is.skip)
             kept[n++] = argv[i];
     kept[n] = NULL;
-    struct job j = {.plugin = command->plugin, .reply = reply};
+    struct job j = {.plugin = is.now.plugin, .reply = reply};
     workers_enter(h, &j);
-    rc = run_command(h, command, n, kept, reply);
+    rc = run_command(h, is.command, n, kept, reply);
     workers_leave(h, &j);
     return rc == -ETIME ? err_set(-ETIMEDOUT, "%s", err_text()) : rc;
 }

@@ -119,6 +119,56 @@ TEST(refuses_with_the_nearest_name_and_for_readers)
     teardown();
 }
 
+TEST(refuses_too_many_bytes_by_their_limit)
+{
+    struct client c;
+    size_t n = (size_t)4 << 20;
+    char *words = malloc(n + 1);
+    setup(true);
+    add_commands();
+    client_init(&c);
+    if (CHECK(words != NULL)) {
+        memset(words, 'x', n);
+        words[n] = '\0';
+        int rc = ask(&c, false, 0, WORDS("echo", words));
+        CHECK_INT(rc, -E2BIG);
+        CHECK_STR(err_why(rc), "a command takes at most 256 arguments of 4194304 bytes in total");
+    }
+    free(words);
+    client_done(&c);
+    teardown();
+}
+
+/* A plugin that is loaded again writes its commands anew; the thread sanitizer judges. */
+static void *add_again(void *arg)
+{
+    _Atomic bool *ends = arg;
+    while (!atomic_load_explicit(ends, memory_order_acquire))
+        add_commands();
+    return NULL;
+}
+
+TEST(asks_while_commands_change)
+{
+    _Atomic bool ends = false;
+    pthread_t thread;
+    setup(true);
+    add_commands();
+    if (CHECK_INT(pthread_create(&thread, NULL, add_again, &ends), 0)) {
+        for (int i = 0; i < 200; i++) {
+            struct client c;
+            client_init(&c);
+            CHECK_INT(ask(&c, true, 0, WORDS("echo", "loud")), -EACCES);
+            CHECK_INT(ask(&c, false, 0, WORDS("echo", "quiet")), 0);
+            CHECK(event_wait(&c.done, 5 * NS_PER_S));
+            client_done(&c);
+        }
+        atomic_store_explicit(&ends, true, memory_order_release);
+        (void)pthread_join(thread, NULL);
+    }
+    teardown();
+}
+
 TEST(ends_what_takes_too_long)
 {
     struct client c;
@@ -180,6 +230,8 @@ int main(void)
 {
     RUN(finds_a_command_by_one_word_or_two);
     RUN(refuses_with_the_nearest_name_and_for_readers);
+    RUN(refuses_too_many_bytes_by_their_limit);
+    RUN(asks_while_commands_change);
     RUN(ends_what_takes_too_long);
     RUN(answers_while_others_wait_and_frees_with_all_waiting);
     RUN(refuses_more_than_may_wait);
