@@ -141,7 +141,7 @@ static bool ask_counter(void)
 }
 
 /* Counter and kernel clock at one moment: the tightest of some tries. */
-static struct anchor measure(void)
+static struct anchor measure_anchor(void)
 {
     struct anchor best = {0};
     uint64_t best_width = UINT64_MAX;
@@ -157,7 +157,7 @@ static struct anchor measure(void)
     return best;
 }
 
-static void draw(uint64_t counter, uint64_t ns, uint64_t rate)
+static void draw_line(uint64_t counter, uint64_t ns, uint64_t rate)
 {
     struct line *l = &drawn.lines[++last_number & 1];
     /* Release: whoever sees a new field also sees, on its second look, that the line which was here
@@ -187,7 +187,7 @@ void clock_calibrate(void)
         counter_is_safe = ask_counter() ? 1 : -1;
     if (counter_is_safe < 0)
         return;
-    struct anchor now = measure();
+    struct anchor now = measure_anchor();
     bool running = atomic_load_explicit(&drawn.number, memory_order_relaxed) != 0;
     if (first.counter == 0) {
         first = now;
@@ -216,7 +216,7 @@ void clock_calibrate(void)
         start_over(now);
         return;
     }
-    draw(now.counter, ns, (uint64_t)rate);
+    draw_line(now.counter, ns, (uint64_t)rate);
     if (running)
         first = now;
 }

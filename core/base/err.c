@@ -41,7 +41,7 @@ __attribute__((destructor)) static void drop_key(void)
 }
 
 /* This thread's, NULL: none yet (or no memory for one, when `make`). */
-static struct reason *mine(bool make)
+static struct reason *thread_reason(bool make)
 {
     (void)pthread_once(&once, make_key);
     bool has = atomic_load(&has_key);
@@ -98,7 +98,7 @@ static size_t format_hint(const char *format, va_list args)
 }
 
 /* `text` replaces the thread's reason. */
-static void keep(struct reason *r, int code, const char *text, size_t hint)
+static void keep_reason(struct reason *r, int code, const char *text, size_t hint)
 {
     size_t n = strlen(text);
     memmove(r->text, text, n + 1);
@@ -129,13 +129,13 @@ int err_vset(int code, const char *format, va_list args)
     va_end(again);
     if (n < 0)
         fresh[0] = '\0';
-    struct reason *r = mine(/* make= */ true);
+    struct reason *r = thread_reason(/* make= */ true);
     if (r) {
         if (hint == 0)
             hint = repeated_hint(r, fresh);
         if (hint == 0 && strcmp(format, "%s") == 0)
             hint = find_hint(fresh);
-        keep(r, code, fresh, hint);
+        keep_reason(r, code, fresh, hint);
     }
     errno = saved;
     return code;
@@ -143,13 +143,13 @@ int err_vset(int code, const char *format, va_list args)
 
 const char *err_text(void)
 {
-    const struct reason *r = mine(/* make= */ false);
+    const struct reason *r = thread_reason(/* make= */ false);
     return r ? r->text : "";
 }
 
 const char *err_why(int code)
 {
-    struct reason *r = mine(/* make= */ true);
+    struct reason *r = thread_reason(/* make= */ true);
     if (!r)
         return "no memory is left, not even to say for what";
     if (r->code == code && r->text[0])
@@ -160,7 +160,7 @@ const char *err_why(int code)
 
 size_t err_hint(const char *text)
 {
-    const struct reason *r = mine(/* make= */ false);
+    const struct reason *r = thread_reason(/* make= */ false);
     return r ? repeated_hint(r, text) : 0;
 }
 
@@ -173,15 +173,15 @@ void err_keep(struct err_kept *ret, int code)
 
 int err_restore(const struct err_kept *kept)
 {
-    struct reason *r = kept->code < 0 ? mine(/* make= */ true) : NULL;
+    struct reason *r = kept->code < 0 ? thread_reason(/* make= */ true) : NULL;
     if (r)
-        keep(r, kept->code, kept->text, kept->hint);
+        keep_reason(r, kept->code, kept->text, kept->hint);
     return kept->code;
 }
 
 void err_clear(void)
 {
-    struct reason *r = mine(/* make= */ false);
+    struct reason *r = thread_reason(/* make= */ false);
     if (!r)
         return;
     r->text[0] = '\0';

@@ -24,7 +24,7 @@ int info_commit_sum(struct buf *text)
 }
 
 /* Takes the last line away when it is right. */
-static bool unseal(struct buf *text)
+static bool remove_check_line(struct buf *text)
 {
     char line[LINE_BYTES + 1];
     if (text->size < LINE_BYTES)
@@ -40,7 +40,7 @@ static bool unseal(struct buf *text)
 
 int info_check(struct buf *text, const char *name)
 {
-    bool whole = unseal(text);
+    bool whole = remove_check_line(text);
     (void)buf_text(text); /* a NUL behind what is left */
     return whole ? 0 : err_set(-EBADMSG, "%s is damaged", name);
 }

@@ -36,7 +36,7 @@ static bool is_hidden(uint32_t code)
 
 /* The shortest form only (RFC 3629).  Gives its bytes, 0 where the rest is missing, 1 with
  * *ret_code UINT32_MAX for a byte that begins no letter. */
-static size_t decode(const unsigned char *p, size_t n, uint32_t *ret_code)
+static size_t decode_letter(const unsigned char *p, size_t n, uint32_t *ret_code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t size = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
@@ -60,7 +60,7 @@ static size_t decode(const unsigned char *p, size_t n, uint32_t *ret_code)
 size_t printable_letter(const char *text, size_t n, bool *ret_plain)
 {
     uint32_t code;
-    size_t size = decode((const unsigned char *)text, n, &code);
+    size_t size = decode_letter((const unsigned char *)text, n, &code);
 
     *ret_plain = code >= 0x20 && code != UINT32_MAX && !is_hidden(code);
     return size;
@@ -80,7 +80,7 @@ static void add_escape(struct buf *b, const char *text, size_t n)
 {
     uint32_t code;
 
-    (void)decode((const unsigned char *)text, n, &code);
+    (void)decode_letter((const unsigned char *)text, n, &code);
     if (code == '\n' || code == '\r' || code == '\t')
         (void)buf_adds(b, code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t");
     else if (code < 0x80 || code == UINT32_MAX)

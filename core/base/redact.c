@@ -56,7 +56,7 @@ bool secret_name(const char *name, size_t n)
     return has_word(name, n, words) || secret_name_surely(name, n);
 }
 
-static char at(struct text t, size_t i)
+static char char_at(struct text t, size_t i)
 {
     return i < t.n ? t.data[i] : '\0';
 }
@@ -76,7 +76,7 @@ static bool is_quote(char c)
     return c == '"' || c == '\'' || c == '`';
 }
 
-static size_t skip(struct text t, size_t i, const char *these)
+static size_t skip_chars(struct text t, size_t i, const char *these)
 {
     while (i < t.n && t.data[i] != '\0' && strchr(these, t.data[i]))
         i++;
@@ -159,13 +159,13 @@ static bool is_known_key(struct text t, size_t i, struct span *ret)
 /* ---- what is assigned to a name ---- */
 
 /* The end of a quoted text whose opening quote, with `slashes` before it, ends at i. */
-static size_t closing(struct text t, size_t i, char quote, size_t slashes, bool triple)
+static size_t find_closing_quote(struct text t, size_t i, char quote, size_t slashes, bool triple)
 {
     size_t run = 0;
 
     for (; i < t.n; i++) {
         bool ends = t.data[i] == quote && (slashes ? run == slashes : run % 2 == 0);
-        if (ends && (!triple || (at(t, i + 1) == quote && at(t, i + 2) == quote)))
+        if (ends && (!triple || (char_at(t, i + 1) == quote && char_at(t, i + 2) == quote)))
             return i - (slashes ? run : 0);
         run = t.data[i] == '\\' ? run + 1 : 0;
     }
@@ -173,14 +173,14 @@ static size_t closing(struct text t, size_t i, char quote, size_t slashes, bool 
 }
 
 /* Behind brackets, with what is quoted in them. */
-static size_t behind(struct text t, size_t i)
+static size_t skip_brackets(struct text t, size_t i)
 {
     size_t depth = 0;
 
     do {
         char c = t.data[i];
         if (c == '"' || c == '\'')
-            i = closing(t, i + 1, c, 0, false);
+            i = find_closing_quote(t, i + 1, c, 0, false);
         depth += strchr("([{", c) != NULL;
         depth -= strchr(")]}", c) != NULL;
         i++;
@@ -192,7 +192,7 @@ static size_t bare_end(struct text t, size_t i, const char *stops)
 {
     while (i < t.n && t.data[i] != '\0' && !strchr(stops, t.data[i])) {
         bool nested = strchr("([{", t.data[i]) != NULL;
-        i = nested ? behind(t, i) : i + 1;
+        i = nested ? skip_brackets(t, i) : i + 1;
     }
     return i;
 }
@@ -245,16 +245,16 @@ static bool read_quoted(struct text t, size_t i, struct span *ret)
 {
     size_t q = i, slashes;
 
-    while (q < i + 2 && strchr("bBrRuUfF", at(t, q)) && at(t, q) != '\0')
+    while (q < i + 2 && strchr("bBrRuUfF", char_at(t, q)) && char_at(t, q) != '\0')
         q++; /* of Python: b'...' */
-    slashes = skip(t, q, "\\") - q;
-    char quote = at(t, q + slashes);
+    slashes = skip_chars(t, q, "\\") - q;
+    char quote = char_at(t, q + slashes);
     if (!is_quote(quote))
         return false;
     q += slashes + 1;
-    bool triple = at(t, q) == quote && at(t, q + 1) == quote;
+    bool triple = char_at(t, q) == quote && char_at(t, q + 1) == quote;
     q += triple ? 2 : 0;
-    *ret = (struct span){.at = q, .end = closing(t, q, quote, slashes, triple)};
+    *ret = (struct span){.at = q, .end = find_closing_quote(t, q, quote, slashes, triple)};
     return true;
 }
 
@@ -262,13 +262,13 @@ static bool read_quoted(struct text t, size_t i, struct span *ret)
 static void read_bare(struct text t, size_t i, const struct name *name, char sign, struct span *ret)
 {
     static const char *const schemes[] = {"Bearer", "Basic", "Digest", "Token", "token", NULL};
-    bool line = sign == ':' && (name->quote || (name->surely && at(t, i - 1) != ':'));
+    bool line = sign == ':' && (name->quote || (name->surely && char_at(t, i - 1) != ':'));
     bool guess = sign == ':' && !name->quote && !name->surely;
     struct text near = {t.data, t.n - i < NEAR_BYTES ? t.n : i + NEAR_BYTES};
     size_t end = bare_end(guess ? near : t, i, line ? ",;)]}\r\n" : " \t\r\n,;&|)]}\"'`");
     struct text word = {t.data + i, end - i};
 
-    if (!line && at(t, end) == ' ' && is_one_of(word, schemes))
+    if (!line && char_at(t, end) == ' ' && is_one_of(word, schemes))
         end = bare_end(t, end + 1, " \t\r\n,;&|)]}\"'`");
     while (end > i && (t.data[end - 1] == ' ' || t.data[end - 1] == '\t'))
         end--;
@@ -282,38 +282,38 @@ static void read_bare(struct text t, size_t i, const struct name *name, char sig
 }
 
 /* Behind ("token", the value; behind "name": "token", "value": what that is.  0: nothing of it. */
-static size_t paired(struct text t, size_t i)
+static size_t find_paired_value(struct text t, size_t i)
 {
     static const char *const values[] = {"value", "default", "repr", "text", "result", NULL};
     struct span next;
 
-    i = skip(t, i, " \t\n");
-    if (!read_quoted(t, i, &next) || at(t, next.at) == '-')
+    i = skip_chars(t, i, " \t\n");
+    if (!read_quoted(t, i, &next) || char_at(t, next.at) == '-')
         return 0;
     struct text word = {t.data + next.at, next.end - next.at};
-    size_t colon = skip(t, skip(t, next.end, "\\\"'"), " ");
-    if (at(t, colon) != ':')
+    size_t colon = skip_chars(t, skip_chars(t, next.end, "\\\"'"), " ");
+    if (char_at(t, colon) != ':')
         return i;
-    return is_one_of(word, values) ? skip(t, colon + 1, " ") : 0;
+    return is_one_of(word, values) ? skip_chars(t, colon + 1, " ") : 0;
 }
 
 /* The sign behind a name, i: the first byte after it and its quotes.  '\0': there is none.
  * *ret_i: where the value begins. */
-static char assigned(struct text t, size_t i, const struct name *name, size_t *ret_i)
+static char find_assigned_value(struct text t, size_t i, const struct name *name, size_t *ret_i)
 {
-    size_t p = skip(t, i, name->quote ? "])" : "]"), blanks = skip(t, p, " \t");
-    char sign = at(t, blanks), next = at(t, blanks + 1);
+    size_t p = skip_chars(t, i, name->quote ? "])" : "]"), blanks = skip_chars(t, p, " \t");
+    char sign = char_at(t, blanks), next = char_at(t, blanks + 1);
 
     *ret_i = blanks;
-    if (sign == ':' && (next == ':' || (next == '/' && at(t, blanks + 2) == '/')))
+    if (sign == ':' && (next == ':' || (next == '/' && char_at(t, blanks + 2) == '/')))
         return '\0'; /* auth::login, private://host */
     if (sign == '=' || sign == ':') {
         bool two = next == '=' || (sign == '=' && next == '>');
-        *ret_i = skip(t, blanks + (two ? 2 : 1), " \t");
+        *ret_i = skip_chars(t, blanks + (two ? 2 : 1), " \t");
         return sign;
     }
     if (name->quote && sign == ',')
-        return (*ret_i = paired(t, blanks + 1)) > 0 ? sign : '\0';
+        return (*ret_i = find_paired_value(t, blanks + 1)) > 0 ? sign : '\0';
     return name->option && blanks > p && sign != '-' ? ' ' : '\0';
 }
 
@@ -341,7 +341,7 @@ static bool read_name(struct text t, size_t i, size_t end, struct name *ret)
     if (i > 0 && is_quote(t.data[i - 1])) {
         while (slashes + 1 < i && t.data[i - 2 - slashes] == '\\')
             slashes++;
-        if (at(t, end + slashes) == t.data[i - 1]) {
+        if (char_at(t, end + slashes) == t.data[i - 1]) {
             ret->quote = t.data[i - 1];
             ret->slashes = slashes;
         }
@@ -357,7 +357,7 @@ static bool is_assigned(struct text t, size_t i, size_t end, struct span *ret)
 
     if (!read_name(t, i, end, &name))
         return false;
-    char sign = assigned(t, name.quote ? end + name.slashes + 1 : end, &name, &value);
+    char sign = find_assigned_value(t, name.quote ? end + name.slashes + 1 : end, &name, &value);
     if (sign == '\0' || value >= t.n)
         return false;
     bool quoted = read_quoted(t, value, ret);
@@ -372,7 +372,7 @@ static bool is_assigned(struct text t, size_t i, size_t end, struct span *ret)
 /* ---- all together ---- */
 
 /* Does a word begin at i?  "\npassword" in a repr has a letter before it. */
-static bool begins(struct text t, size_t i)
+static bool begins_word(struct text t, size_t i)
 {
     bool escape = i > 1 && t.data[i - 2] == '\\' && strchr("nrt", t.data[i - 1]) != NULL;
     return is_word(t.data[i]) && (i == 0 || escape || !is_word(t.data[i - 1]));
@@ -385,14 +385,14 @@ static bool next_secret(struct text t, size_t from, struct span *ret)
         *ret = (struct span){.at = i};
         if (t.data[i] == ':' && is_password(t, i, ret))
             return true;
-        if (!is_word(t.data[i]) || (i > 0 && is_letter(t.data[i - 1]) && !begins(t, i)))
+        if (!is_word(t.data[i]) || (i > 0 && is_letter(t.data[i - 1]) && !begins_word(t, i)))
             continue;
         if (is_pem(t, i, ret) || is_known_key(t, i, ret))
             return true;
         size_t end = i;
-        while (begins(t, i) && end < t.n && is_word(t.data[end]))
+        while (begins_word(t, i) && end < t.n && is_word(t.data[end]))
             end++;
-        char sign = at(t, skip(t, end, "\\\"'`]) \t"));
+        char sign = char_at(t, skip_chars(t, end, "\\\"'`]) \t"));
         bool may = sign == '=' || sign == ':' || sign == ',' || t.data[i] == '-';
         if (may && end > i && is_assigned(t, i, end, ret))
             return true;

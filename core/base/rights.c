@@ -112,7 +112,7 @@ struct trust {
     uint32_t top; /* who has "/": root, or nobody in a user namespace that does not map root */
 };
 
-static int refuse(const struct trust *t, const char *path, const struct stat *st)
+static int refuse_file(const struct trust *t, const char *path, const struct stat *st)
 {
     if (st->st_uid != 0 && st->st_uid != t->own && st->st_uid != t->top)
         return err_set(-EPERM, "%s belongs to uid %u (mode %04o), and this process to uid %u", path,
@@ -145,12 +145,12 @@ static int check_path(struct trust *t, char *path, const struct stat *file)
         if (rc == -1)
             return err_set(-errno, "%s: %s", path, strerror(errno));
         if (!is_ours(t, &st))
-            return refuse(t, path, &st);
+            return refuse_file(t, path, &st);
         *cut = first;
     }
     if (lstat(path, &st) == -1 || st.st_dev != file->st_dev || st.st_ino != file->st_ino)
         return err_set(-ESTALE, "%s was moved or replaced meanwhile", path);
-    return is_ours(t, file) ? 0 : refuse(t, path, file);
+    return is_ours(t, file) ? 0 : refuse_file(t, path, file);
 }
 
 int rights_file_check(int fd)

@@ -170,7 +170,7 @@ void text_bytes(int64_t bytes, char ret[TEXT_AMOUNT_BYTES])
 }
 
 /* How many letters must be changed, added, removed or swapped with their neighbour. */
-static size_t distance(const char *a, size_t n, const char *b, size_t m)
+static size_t edit_distance(const char *a, size_t n, const char *b, size_t m)
 {
     uint8_t rows[3][NAME_MAX_LETTERS + 1];
     for (size_t j = 0; j <= m; j++)
@@ -205,7 +205,7 @@ const char *text_nearest(const char *word, const char *const *names, size_t n)
         size_t m = names[i] ? strnlen(names[i], NAME_MAX_LETTERS + 1) : 0;
         if (m == 0 || m > NAME_MAX_LETTERS)
             continue;
-        size_t d = distance(word, letters, names[i], m);
+        size_t d = edit_distance(word, letters, names[i], m);
         size_t longer = letters > m ? letters : m;
         if (d < best_distance && d * 3 <= longer) {
             best_distance = d;

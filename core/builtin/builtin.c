@@ -202,8 +202,8 @@ static int run_query(void *self, int argc, const char *const *argv, struct probi
 }
 
 /* A command that is a statement. */
-static int listing(struct core *c, int argc, const char *const *argv, struct probing_reply *out,
-                   const char *statement)
+static int answer_listing(struct core *c, int argc, const char *const *argv,
+                          struct probing_reply *out, const char *statement)
 {
     struct args w;
     int rc = read_args(argc, argv, TAKES_FORMAT, &w);
@@ -214,20 +214,21 @@ static int listing(struct core *c, int argc, const char *const *argv, struct pro
 
 static int run_tables(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
-    return listing(
+    return answer_listing(
         self, argc, argv, out,
         "select schema, name, kind, rows, bytes, lost, doc from probing.tables order by 1, 2");
 }
 
 static int run_plugin_list(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
-    return listing(self, argc, argv, out,
-                   "select name, version, state, reason, doc from probing.plugins order by 1");
+    return answer_listing(
+        self, argc, argv, out,
+        "select name, version, state, reason, doc from probing.plugins order by 1");
 }
 
 static int run_scripts(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
-    return listing(self, argc, argv, out, "select * from probing.scripts order by 1");
+    return answer_listing(self, argc, argv, out, "select * from probing.scripts order by 1");
 }
 
 static int run_describe(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -393,8 +394,9 @@ static int run_config(void *self, int argc, const char *const *argv, struct prob
         return rc;
     if (w.n == 1)
         return config_print(self, w.rest[0], out);
-    return listing(self, argc, argv, out,
-                   "select name, value, \"default\", unit, doc from probing.settings order by 1");
+    return answer_listing(
+        self, argc, argv, out,
+        "select name, value, \"default\", unit, doc from probing.settings order by 1");
 }
 
 /* ---- the core ---- */

@@ -53,7 +53,7 @@ static int check_view(struct core *c, const char *plugin, const struct probing_v
     return rc < 0 ? rc : check_sql("view", v->name, "why", v->why);
 }
 
-static int check(void *arg, const struct declared *d)
+static int check_declared(void *arg, const struct declared *d)
 {
     struct core *c = arg;
     int rc = 0;
@@ -100,7 +100,7 @@ static int add_line(const char *path, const struct buf *line)
     return rc;
 }
 
-static void remember(struct core *c, const struct declared *d)
+static void remember_settings(struct core *c, const struct declared *d)
 {
     char path[DATADIR_PATH_BYTES];
     struct buf line;
@@ -118,7 +118,7 @@ static void remember(struct core *c, const struct declared *d)
     err_clear();
 }
 
-static int take(void *arg, const struct declared *d, bool loaded)
+static int take_declared(void *arg, const struct declared *d, bool loaded)
 {
     struct sql_view views[2 * DECLARED_MAX];
     struct core *c = arg;
@@ -137,13 +137,13 @@ static int take(void *arg, const struct declared *d, bool loaded)
     int rc = sql_declare_views(c->sql, views, n);
     bool no_views = d->all.n_views == 0 && d->all.n_flames + d->all.n_tracks > 0;
     if (loaded && (rc == 0 || (rc > 0 && no_views)))
-        remember(c, d);
+        remember_settings(c, d);
     return rc < 0 ? rc : 0;
 }
 
 struct host_declares declarations_of(struct core *c)
 {
-    return (struct host_declares){.arg = c, .check = check, .take = take};
+    return (struct host_declares){.arg = c, .check = check_declared, .take = take_declared};
 }
 
 /* ---- tables of them ---- */

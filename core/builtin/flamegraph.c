@@ -115,15 +115,15 @@ static int take_rows(void *arg, const struct sql_rows *rows)
     return rc;
 }
 
-static int64_t number(const struct sql_rows *rows, uint32_t row, uint32_t column)
+static int64_t cell_number(const struct sql_rows *rows, uint32_t row, uint32_t column)
 {
     struct sql_value v;
     sql_rows_value(rows, row, column, &v);
     return v.type == SQL_INT ? v.integer : v.type == SQL_DOUBLE ? (int64_t)v.number : 0;
 }
 
-static const char *text(const struct sql_rows *rows, uint32_t row, uint32_t column, char *room,
-                        size_t size)
+static const char *cell_text(const struct sql_rows *rows, uint32_t row, uint32_t column, char *room,
+                             size_t size)
 {
     struct sql_value v;
     sql_rows_value(rows, row, column, &v);
@@ -136,23 +136,23 @@ static int stack_row(struct flame *f, const struct sql_rows *rows, uint32_t row)
 {
     char kind[16], func[1024], file[4096], module[4096];
     const struct flame_frame frame = {
-        .python = strcmp(text(rows, row, 2, kind, sizeof(kind)), "python") == 0,
-        .func = text(rows, row, 3, func, sizeof(func)),
-        .file = text(rows, row, 4, file, sizeof(file)),
-        .line = (int32_t)number(rows, row, 5),
-        .module = text(rows, row, 6, module, sizeof(module))};
-    int rc = flame_add_stack(f, number(rows, row, 0));
+        .python = strcmp(cell_text(rows, row, 2, kind, sizeof(kind)), "python") == 0,
+        .func = cell_text(rows, row, 3, func, sizeof(func)),
+        .file = cell_text(rows, row, 4, file, sizeof(file)),
+        .line = (int32_t)cell_number(rows, row, 5),
+        .module = cell_text(rows, row, 6, module, sizeof(module))};
+    int rc = flame_add_stack(f, cell_number(rows, row, 0));
     return rc < 0 ? rc : flame_add_frame(f, &frame);
 }
 
 static int sample_row(struct flame *f, const struct sql_rows *rows, uint32_t row)
 {
     char name[256];
-    const struct flame_sample s = {.thread = number(rows, row, 1),
-                                   .thread_name = text(rows, row, 2, name, sizeof(name)),
-                                   .value = number(rows, row, 4),
-                                   .count = number(rows, row, 5)};
-    return flame_add_sample(f, number(rows, row, 3), &s);
+    const struct flame_sample s = {.thread = cell_number(rows, row, 1),
+                                   .thread_name = cell_text(rows, row, 2, name, sizeof(name)),
+                                   .value = cell_number(rows, row, 4),
+                                   .count = cell_number(rows, row, 5)};
+    return flame_add_sample(f, cell_number(rows, row, 3), &s);
 }
 
 static int ask_sink(struct core *c, const char *sql, const struct sql_sink *sink,
@@ -164,7 +164,8 @@ static int ask_sink(struct core *c, const char *sql, const struct sql_sink *sink
     return sql_run(c->sql, sql, strlen(sql), &o, sink, &report);
 }
 
-static int ask(struct core *c, const char *sql, struct reading *reading, struct probing_reply *out)
+static int run_select(struct core *c, const char *sql, struct reading *reading,
+                      struct probing_reply *out)
 {
     struct sql_sink sink = {.arg = reading, .columns = take_columns, .rows = take_rows};
     return ask_sink(c, sql, &sink, out);
@@ -182,13 +183,13 @@ static int read_samples(struct core *c, struct flame *f, const struct probing_fl
     int rc = declared_sql(mode->sql, when, &samples);
     flame_ask_samples(buf_text(&samples), /* in_time= */ false, &sql);
     if (rc == 0)
-        rc = ask(c, buf_text(&sql), &reading, out);
+        rc = run_select(c, buf_text(&sql), &reading, out);
     buf_reset(&sql);
     if (rc == 0)
         rc = declared_sql(mode->stacks, when, &sql);
     reading.row = stack_row;
     if (rc == 0)
-        rc = ask(c, buf_text(&sql), &reading, out);
+        rc = run_select(c, buf_text(&sql), &reading, out);
     buf_done(&sql);
     buf_done(&samples);
     return rc == 0 ? flame_join(f) : rc;
@@ -296,7 +297,7 @@ static int calls_columns(void *arg, const struct sql_column *columns, uint32_t n
                : err_set(-EINVAL, "a select of this mode gives %u columns", n);
 }
 
-static double real(const struct sql_rows *rows, uint32_t row, uint32_t column)
+static double cell_real(const struct sql_rows *rows, uint32_t row, uint32_t column)
 {
     struct sql_value v;
     sql_rows_value(rows, row, column, &v);
@@ -306,17 +307,17 @@ static double real(const struct sql_rows *rows, uint32_t row, uint32_t column)
 static int call_row(const struct calls_answer *a, const struct sql_rows *rows, uint32_t row)
 {
     char track[160], via[160], *stack = a->stack;
-    (void)text(rows, row, 0, stack, STACK_TEXT_BYTES);
+    (void)cell_text(rows, row, 0, stack, STACK_TEXT_BYTES);
     if (a->wanted)
-        return flame_calls_rest(a->calls, stack, real(rows, row, 1), real(rows, row, 2));
-    struct flame_call call = {.stack = stack, .value = real(rows, row, 1)};
+        return flame_calls_rest(a->calls, stack, cell_real(rows, row, 1), cell_real(rows, row, 2));
+    struct flame_call call = {.stack = stack, .value = cell_real(rows, row, 1)};
     if (a->n == 6) {
-        call.track = text(rows, row, 2, track, sizeof(track));
-        call.end_ns = number(rows, row, 3);
+        call.track = cell_text(rows, row, 2, track, sizeof(track));
+        call.end_ns = cell_number(rows, row, 3);
         struct sql_value duration;
         sql_rows_value(rows, row, 4, &duration);
-        call.duration_ns = duration.type == SQL_NULL ? -1 : number(rows, row, 4);
-        call.via = text(rows, row, 5, via, sizeof(via));
+        call.duration_ns = duration.type == SQL_NULL ? -1 : cell_number(rows, row, 4);
+        call.via = cell_text(rows, row, 5, via, sizeof(via));
         call.via = via[0] ? via : NULL;
     }
     return flame_calls_add(a->calls, &call);
@@ -366,7 +367,7 @@ static int missing_rows(void *arg, const struct sql_rows *rows)
 {
     struct flame *f = arg;
     if (sql_rows_count(rows) > 0 && !f->missing[0])
-        (void)text(rows, 0, 0, f->missing, sizeof(f->missing));
+        (void)cell_text(rows, 0, 0, f->missing, sizeof(f->missing));
     return 0;
 }
 
@@ -386,7 +387,7 @@ static void read_missing(struct core *c, struct flame *f, const struct probing_f
 static int first_text(void *arg, const struct sql_rows *rows)
 {
     if (sql_rows_count(rows) > 0)
-        (void)text(rows, 0, 0, arg, NEWEST_BYTES);
+        (void)cell_text(rows, 0, 0, arg, NEWEST_BYTES);
     return 0;
 }
 

@@ -35,8 +35,8 @@ struct metrics {
     bool open; /* OpenMetrics; else the older text format, in which a counter is its `_total` */
 };
 
-static void family(struct metrics *m, const char *name, const char *type, const char *unit,
-                   const char *help)
+static void add_family(struct metrics *m, const char *name, const char *type, const char *unit,
+                       const char *help)
 {
     const char *total = !m->open && strcmp(type, "counter") == 0 ? "_total" : "";
     (void)buf_addf(&m->text, "# TYPE %s%s %s\n", name, total, type);
@@ -46,7 +46,7 @@ static void family(struct metrics *m, const char *name, const char *type, const 
 }
 
 /* A label's value; `name` comes with what stands before it: "{table" or ",reason". */
-static void label(struct metrics *m, const char *name, const char *value)
+static void add_label(struct metrics *m, const char *name, const char *value)
 {
     (void)buf_addf(&m->text, "%s=\"", name);
     for (const char *c = value; *c; c++)
@@ -72,7 +72,7 @@ static void table_name(struct metrics *m, const char *metric, const struct table
     char name[160];
     (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
     (void)buf_adds(&m->text, metric);
-    label(m, "{table", name);
+    add_label(m, "{table", name);
 }
 
 static void each_table(struct metrics *m, const struct tables_now *now, const char *metric,
@@ -123,31 +123,32 @@ static uint64_t values_of(const struct table *t, const struct store_table_stats 
 
 static void write_tables(struct metrics *m, const struct tables_now *now)
 {
-    family(m, "probing_table_rows", "gauge", NULL, "Rows in the store.");
+    add_family(m, "probing_table_rows", "gauge", NULL, "Rows in the store.");
     each_table(m, now, "probing_table_rows", rows_of);
-    family(m, "probing_table_bytes", "gauge", "bytes", "Bytes that the rows take in the store.");
+    add_family(m, "probing_table_bytes", "gauge", "bytes",
+               "Bytes that the rows take in the store.");
     each_table(m, now, "probing_table_bytes", bytes_of);
-    family(m, "probing_table_waiting_rows", "gauge", NULL,
-           "Rows that were appended and are still in the rings.");
+    add_family(m, "probing_table_waiting_rows", "gauge", NULL,
+               "Rows that were appended and are still in the rings.");
     each_table(m, now, "probing_table_waiting_rows", waiting_of);
-    family(m, "probing_table_appended_rows", "counter", NULL, "Rows taken out of the rings.");
+    add_family(m, "probing_table_appended_rows", "counter", NULL, "Rows taken out of the rings.");
     each_table(m, now, "probing_table_appended_rows_total", appended_of);
-    family(m, "probing_table_expired_rows", "counter", NULL, "Rows removed by retention.");
+    add_family(m, "probing_table_expired_rows", "counter", NULL, "Rows removed by retention.");
     each_table(m, now, "probing_table_expired_rows_total", expired_of);
-    family(m, "probing_table_lost_rows", "counter", NULL,
-           "Rows that could not be stored, by reason.");
+    add_family(m, "probing_table_lost_rows", "counter", NULL,
+               "Rows that could not be stored, by reason.");
     for (uint32_t i = 0; i < now->n; i++)
         for (int k = 0; k < TABLE_LOST_ROWS; k++) {
             if ((k == TABLE_LOST_NO_TABLE) != (now->all[i]->id == 0))
                 continue;
             table_name(m, "probing_table_lost_rows_total", now->all[i]);
-            label(m, ",reason", table_loss_names[k]);
+            add_label(m, ",reason", table_loss_names[k]);
             (void)buf_addf(&m->text, "} %llu\n",
                            (unsigned long long)atomic_load_explicit(&now->all[i]->lost[k],
                                                                     memory_order_relaxed));
         }
-    family(m, "probing_table_lost_values", "counter", NULL,
-           "Values missing in rows that were stored.");
+    add_family(m, "probing_table_lost_values", "counter", NULL,
+               "Values missing in rows that were stored.");
     each_table(m, now, "probing_table_lost_values_total", values_of);
 }
 
@@ -204,20 +205,20 @@ static int add_process(struct metrics *m)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                  (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-    family(m, "process_cpu_seconds", "counter", "seconds", "CPU time, user and system.");
+    add_family(m, "process_cpu_seconds", "counter", "seconds", "CPU time, user and system.");
     (void)buf_addf(&m->text, "process_cpu_seconds_total %.6f\n", cpu);
-    family(m, "process_resident_memory_bytes", "gauge", "bytes", "Resident memory.");
+    add_family(m, "process_resident_memory_bytes", "gauge", "bytes", "Resident memory.");
     (void)buf_addf(&m->text, "process_resident_memory_bytes %llu\n",
                    (unsigned long long)stat.rss_pages * page);
-    family(m, "process_virtual_memory_bytes", "gauge", "bytes", "Virtual memory.");
+    add_family(m, "process_virtual_memory_bytes", "gauge", "bytes", "Virtual memory.");
     (void)buf_addf(&m->text, "process_virtual_memory_bytes %llu\n",
                    (unsigned long long)stat.size_bytes);
-    family(m, "process_threads", "gauge", NULL, "Threads, including those of probing.");
+    add_family(m, "process_threads", "gauge", NULL, "Threads, including those of probing.");
     (void)buf_addf(&m->text, "process_threads %llu\n", (unsigned long long)stat.threads);
-    family(m, "process_open_fds", "gauge", NULL,
-           "Open file descriptors, including those of probing.");
+    add_family(m, "process_open_fds", "gauge", NULL,
+               "Open file descriptors, including those of probing.");
     (void)buf_addf(&m->text, "process_open_fds %llu\n", (unsigned long long)count_fds());
-    family(m, "process_max_fds", "gauge", NULL, "File descriptors that the process may open.");
+    add_family(m, "process_max_fds", "gauge", NULL, "File descriptors that the process may open.");
     (void)buf_addf(&m->text, "process_max_fds %llu\n", (unsigned long long)limit.rlim_cur);
     return 0;
 }
@@ -259,17 +260,17 @@ static void add_threads(struct metrics *m)
     while (proc_numbers_next(&tasks, &one))
         add_thread(all, &n, (pid_t)one.value);
     proc_numbers_close(&tasks);
-    family(m, "probing_thread_cpu_seconds", "counter", "seconds",
-           "CPU time that probing itself used, by thread: probing/drain writes rows.");
+    add_family(m, "probing_thread_cpu_seconds", "counter", "seconds",
+               "CPU time that probing itself used, by thread: probing/drain writes rows.");
     for (uint32_t i = 0; i < n; i++) {
         (void)buf_adds(&m->text, "probing_thread_cpu_seconds_total");
-        label(m, "{thread", all[i].name);
+        add_label(m, "{thread", all[i].name);
         (void)buf_addf(&m->text, "} %.2f\n", ticks_to_s(all[i].ticks));
     }
-    family(m, "probing_threads", "gauge", NULL, "Threads of probing itself, by name.");
+    add_family(m, "probing_threads", "gauge", NULL, "Threads of probing itself, by name.");
     for (uint32_t i = 0; i < n; i++) {
         (void)buf_adds(&m->text, "probing_threads");
-        label(m, "{thread", all[i].name);
+        add_label(m, "{thread", all[i].name);
         (void)buf_addf(&m->text, "} %u\n", all[i].n);
     }
 }
@@ -279,7 +280,7 @@ static void add_threads(struct metrics *m)
 static void add_one(struct metrics *m, const char *name, const char *type, const char *help,
                     uint64_t value)
 {
-    family(m, name, type, NULL, help);
+    add_family(m, name, type, NULL, help);
     (void)buf_addf(&m->text, "%s%s %llu\n", name, strcmp(type, "counter") == 0 ? "_total" : "",
                    (unsigned long long)value);
 }
@@ -289,7 +290,7 @@ static void add_server(struct core *c, struct metrics *m)
     struct server_stats s = {0};
     if (c->server)
         server_stats(c->server, &s);
-    family(m, "probing_server_connections", "gauge", NULL, "Open connections, by transport.");
+    add_family(m, "probing_server_connections", "gauge", NULL, "Open connections, by transport.");
     (void)buf_addf(&m->text, "probing_server_connections{door=\"unix\"} %u\n", s.local);
     (void)buf_addf(&m->text, "probing_server_connections{door=\"tcp\"} %u\n", s.tcp);
     add_one(m, "probing_server_streams", "gauge", "Different statements that clients watch.",
@@ -325,7 +326,7 @@ static int take_rows(void *arg, const struct sql_rows *rows)
     return rc;
 }
 
-static void ask(struct core *c, const char *statement, struct asked *a)
+static void ask_engine(struct core *c, const char *statement, struct asked *a)
 {
     struct sql_sink sink = {.arg = a, .columns = take_columns, .rows = take_rows};
     struct sql_options o = {.timeout_ns = QUERY_NS, .max_rows = UINT64_MAX};
@@ -343,7 +344,7 @@ static int plugin_row(struct asked *a, const struct sql_rows *rows, uint32_t row
     (void)snprintf(name, sizeof(name), "%.*s", v[0].type == SQL_TEXT ? (int)v[0].text.size : 0,
                    v[0].type == SQL_TEXT ? v[0].text.data : "");
     (void)buf_adds(&a->m->text, "probing_plugin_running");
-    label(a->m, "{plugin", name);
+    add_label(a->m, "{plugin", name);
     return buf_addf(&a->m->text, "} %d\n", v[1].type == SQL_BOOL && v[1].boolean);
 }
 
@@ -400,7 +401,7 @@ static bool begin_declared(struct declared_answer *a)
             return false;
     }
     if (!a->begun)
-        family(a->m, a->name, kind, unit, a->metric->help);
+        add_family(a->m, a->name, kind, unit, a->metric->help);
     a->begun = true;
     return true;
 }
@@ -415,7 +416,7 @@ static void declared_label(struct declared_answer *a, const struct sql_value *v,
     else
         (void)sql_cell_text(v, /* exact= */ true, text);
     (void)snprintf(name, sizeof(name), "%s%s", before, a->labels[column]);
-    label(a->m, name, v->type == SQL_NULL ? "" : text);
+    add_label(a->m, name, v->type == SQL_NULL ? "" : text);
 }
 
 static int declared_row(struct declared_answer *a, const struct sql_rows *rows, uint32_t row)
@@ -476,16 +477,16 @@ static void add_asked(struct core *c, struct metrics *m)
 {
     struct asked plugins = {.m = m, .row = plugin_row};
     struct declared_metrics declared = {c, m};
-    family(m, "probing_plugin_running", "gauge", NULL, "1 while the plugin runs, 0 otherwise.");
-    ask(c, "select name, state = 'running' from probing.plugins order by 1", &plugins);
+    add_family(m, "probing_plugin_running", "gauge", NULL, "1 while the plugin runs, 0 otherwise.");
+    ask_engine(c, "select name, state = 'running' from probing.plugins order by 1", &plugins);
     (void)host_declared_each(c->host, /* stopped= */ false, add_declared, &declared);
 }
 
 static int write_all(struct core *c, struct metrics *m)
 {
-    family(m, "probing_build_info", "gauge", NULL, "Version of the core.");
+    add_family(m, "probing_build_info", "gauge", NULL, "Version of the core.");
     (void)buf_adds(&m->text, "probing_build_info");
-    label(m, "{version", c->version);
+    add_label(m, "{version", c->version);
     (void)buf_adds(&m->text, "} 1\n");
     int rc = add_process(m);
     if (rc == 0)

@@ -79,7 +79,7 @@ static const struct query_setting {
      SQL_SET_THREADS},
     {.config = {.name = NULL}}};
 
-static int set(void *self, const char *name, const char *value)
+static int set_setting(void *self, const char *name, const char *value)
 {
     struct core *c = self;
     uint64_t number;
@@ -102,5 +102,6 @@ int queries_settings_add(struct core *c)
             return rc;
         sql_configure(c->sql, s->which, number);
     }
-    return host_settings_add(c->host, "query", &settings[0].config, sizeof(settings[0]), set, c);
+    return host_settings_add(c->host, "query", &settings[0].config, sizeof(settings[0]),
+                             set_setting, c);
 }

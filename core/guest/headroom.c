@@ -29,12 +29,12 @@
 #define CAP_IPC_LOCK_BIT 14 /* whoever has it is asked for no RLIMIT_MEMLOCK */
 #define LOOK_AT_USERS 65536 /* a higher limit on a user's threads is nobody's limit */
 
-static uint64_t less(uint64_t limit, uint64_t used)
+static uint64_t limit_left(uint64_t limit, uint64_t used)
 {
     return limit == ROOM_NO_LIMIT ? limit : limit > used ? limit - used : 0;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -62,7 +62,7 @@ static uint64_t limit_of(pid_t pid, int which)
 }
 
 /* The amount used of a limit; 0 where the kernel does not tell it. */
-static uint64_t known(uint64_t n)
+static uint64_t used_or_zero(uint64_t n)
 {
     return n == PROC_UNKNOWN ? 0 : n;
 }
@@ -93,11 +93,11 @@ static uint64_t room_locked(pid_t pid)
     if (limit == ROOM_NO_LIMIT)
         return limit;
     status_of(pid, &now);
-    uint64_t size = known(now.size_bytes), locked = known(now.locked_bytes);
+    uint64_t size = used_or_zero(now.size_bytes), locked = used_or_zero(now.locked_bytes);
     if (locked == 0 || (now.effective != PROC_UNKNOWN && now.effective >> CAP_IPC_LOCK_BIT & 1))
         return ROOM_NO_LIMIT;
     bool all = pid == 0 ? page_is_there_at_once() : locked >= size - size / 10;
-    return all ? less(limit, locked) : ROOM_NO_LIMIT;
+    return all ? limit_left(limit, locked) : ROOM_NO_LIMIT;
 }
 
 /* If the kernel promises no more than it has, every private page counts at once. */
@@ -105,8 +105,8 @@ static uint64_t room_promised(void)
 {
     if (number_in("/proc/sys/vm/overcommit_memory", "", 0) != 2)
         return ROOM_NO_LIMIT;
-    return less(number_in("/proc/meminfo", "CommitLimit:", UINT64_MAX / 1024) * 1024,
-                number_in("/proc/meminfo", "Committed_AS:", 0) * 1024);
+    return limit_left(number_in("/proc/meminfo", "CommitLimit:", UINT64_MAX / 1024) * 1024,
+                      number_in("/proc/meminfo", "Committed_AS:", 0) * 1024);
 }
 
 static uint64_t room_data(pid_t pid)
@@ -116,7 +116,7 @@ static uint64_t room_data(pid_t pid)
     if (limit == ROOM_NO_LIMIT)
         return room;
     status_of(pid, &now);
-    return smaller(less(limit, known(now.data_bytes)), room);
+    return smaller_of(limit_left(limit, used_or_zero(now.data_bytes)), room);
 }
 
 /* ---- cgroups ---- */
@@ -144,7 +144,7 @@ static uint64_t room_in_group(const char *folder, const struct group_files *f)
         return ROOM_NO_LIMIT;
     (void)snprintf(path, sizeof(path), "%s/memory.stat", folder);
     uint64_t back = f->given_back ? number_in(path, f->given_back, 0) : 0;
-    return less(limit, used > back ? used - back : 0);
+    return limit_left(limit, used > back ? used - back : 0);
 }
 
 /* Its group and those around it. */
@@ -155,7 +155,7 @@ static uint64_t room_by_groups(pid_t pid, const struct group_files *files, uint3
     for (uint32_t i = 0; i < n; i++) {
         bool more = proc_cgroup_folder(pid, files[i].controller, &at);
         for (; more; more = proc_cgroup_parent(&at))
-            room = smaller(room, room_in_group(at.path, &files[i]));
+            room = smaller_of(room, room_in_group(at.path, &files[i]));
     }
     return room;
 }
@@ -173,7 +173,7 @@ static uint64_t room_memory(pid_t pid)
 static uint64_t room_mappings(pid_t pid)
 {
     uint64_t limit = number_in("/proc/sys/vm/max_map_count", "", ROOM_NO_LIMIT);
-    return limit == ROOM_NO_LIMIT ? limit : less(limit, known(proc_maps_count(pid)));
+    return limit == ROOM_NO_LIMIT ? limit : limit_left(limit, used_or_zero(proc_maps_count(pid)));
 }
 
 static uint64_t room_descriptors(pid_t pid)
@@ -187,7 +187,7 @@ static uint64_t room_descriptors(pid_t pid)
     while (proc_numbers_next(&all, &one))
         below += one.value < limit;
     proc_numbers_close(&all);
-    return less(limit, below);
+    return limit_left(limit, below);
 }
 
 /* All of a user's, in every process. */
@@ -200,7 +200,7 @@ static uint64_t threads_of(uint64_t uid)
     (void)proc_numbers_open(&all, "/proc");
     while (proc_numbers_next(&all, &one))
         if (proc_status_of((pid_t)one.value, 0, &now) == 0 && now.uid[0] == uid)
-            n += known(now.threads);
+            n += used_or_zero(now.threads);
     proc_numbers_close(&all);
     return n;
 }
@@ -215,9 +215,9 @@ static uint64_t room_threads(pid_t pid)
     if (limit > LOOK_AT_USERS)
         return room;
     status_of(pid, &now);
-    if (known(now.uid[0]) == 0) /* root has no such limit */
+    if (used_or_zero(now.uid[0]) == 0) /* root has no such limit */
         return room;
-    return smaller(room, less(limit, threads_of(now.uid[0])));
+    return smaller_of(room, limit_left(limit, threads_of(now.uid[0])));
 }
 
 static uint64_t room_signals(pid_t pid)
@@ -225,7 +225,7 @@ static uint64_t room_signals(pid_t pid)
     struct proc_status now;
     uint64_t limit = limit_of(pid, RLIMIT_SIGPENDING);
     status_of(pid, &now);
-    return less(limit, known(now.queued));
+    return limit_left(limit, used_or_zero(now.queued));
 }
 
 static uint64_t room_file_size(pid_t pid)
@@ -242,7 +242,7 @@ static uint64_t room_address_space(pid_t pid)
     if (limit == ROOM_NO_LIMIT)
         return limit;
     status_of(pid, &now);
-    return less(limit, known(now.size_bytes));
+    return limit_left(limit, used_or_zero(now.size_bytes));
 }
 
 uint64_t room_of(pid_t pid, enum room_limit limit)
@@ -266,18 +266,18 @@ static uint64_t given_back(pid_t pid, enum room_limit limit)
 {
     struct proc_status now;
     status_of(pid, &now);
-    uint64_t mapped = less(known(now.peak_size_bytes), known(now.size_bytes));
-    uint64_t used = less(known(now.peak_rss_bytes), known(now.rss_bytes));
+    uint64_t mapped = limit_left(used_or_zero(now.peak_size_bytes), used_or_zero(now.size_bytes));
+    uint64_t used = limit_left(used_or_zero(now.peak_rss_bytes), used_or_zero(now.rss_bytes));
     return limit == ROOM_ADDRESS_SPACE ? mapped
            : limit == ROOM_MEMORY      ? used
-           : limit == ROOM_DATA        ? smaller(mapped, used)
+           : limit == ROOM_DATA        ? smaller_of(mapped, used)
                                        : 0;
 }
 
 uint64_t room_at_peak(pid_t pid, enum room_limit limit)
 {
     uint64_t room = room_of(pid, limit);
-    return room == ROOM_NO_LIMIT ? room : less(room, given_back(pid, limit));
+    return room == ROOM_NO_LIMIT ? room : limit_left(room, given_back(pid, limit));
 }
 
 /* ---- in this process ---- */
@@ -290,13 +290,13 @@ uint64_t room_ours(enum room_limit limit)
         return room;
     uint64_t keep = atomic_load_explicit(&kept[limit], memory_order_relaxed);
     if (keep == 0) {
-        uint64_t back = given_back(0, limit), part = less(room, back) / KEPT_PART;
+        uint64_t back = given_back(0, limit), part = limit_left(room, back) / KEPT_PART;
         if (limit == ROOM_DESCRIPTORS) /* there are a million, and the program may lower that */
             part = 0;
         keep = back + (part > margin ? part : margin) + 1;
         atomic_store_explicit(&kept[limit], keep, memory_order_relaxed);
     }
-    return less(room, keep);
+    return limit_left(room, keep);
 }
 
 /* The room beyond the margin since the last look. */
@@ -308,7 +308,7 @@ static struct seen_room {
 static void look_anew(enum room_limit limit, uint64_t now_ns)
 {
     struct seen_room *s = &seen_rooms[limit];
-    uint64_t room = less(room_of(0, limit), room_margin(limit));
+    uint64_t room = limit_left(room_of(0, limit), room_margin(limit));
     atomic_store_explicit(&s->left, room < INT64_MAX ? (int64_t)room : INT64_MAX,
                           memory_order_relaxed);
     atomic_store_explicit(&s->looked_ns, now_ns, memory_order_release);
@@ -343,8 +343,8 @@ static uint64_t read_room_left(void)
 {
     const pid_t pid = 0;
     uint64_t machine = number_in("/proc/meminfo", "MemAvailable:", UINT64_MAX / 1024) * 1024;
-    return smaller(smaller(room_address_space(pid), room_data(pid)),
-                   smaller(room_memory(pid), machine));
+    return smaller_of(smaller_of(room_address_space(pid), room_data(pid)),
+                      smaller_of(room_memory(pid), machine));
 }
 
 uint64_t room_left(void)
@@ -371,7 +371,7 @@ static uint64_t room_shared(const char *path)
 
 uint64_t room_share(const char *path, uint64_t wanted, uint64_t least, uint64_t part)
 {
-    uint64_t room = smaller(room_ours(ROOM_ADDRESS_SPACE), room_locked(0));
-    uint64_t share = smaller(room == ROOM_NO_LIMIT ? wanted : room / part, room_shared(path));
-    return smaller(share > least ? share : least, wanted);
+    uint64_t room = smaller_of(room_ours(ROOM_ADDRESS_SPACE), room_locked(0));
+    uint64_t share = smaller_of(room == ROOM_NO_LIMIT ? wanted : room / part, room_shared(path));
+    return smaller_of(share > least ? share : least, wanted);
 }

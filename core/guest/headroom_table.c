@@ -125,8 +125,8 @@ void room_part_add(struct room_part *to, const struct room_part *part)
     }
 }
 
-static int refuse(pid_t pid, const struct room_part *part, enum room_limit limit, uint64_t left,
-                  uint64_t needed)
+static int refuse_part(pid_t pid, const struct room_part *part, enum room_limit limit,
+                       uint64_t left, uint64_t needed)
 {
     uint64_t unit = limits[limit].unit;
     return err_set(limits[limit].code,
@@ -136,7 +136,7 @@ static int refuse(pid_t pid, const struct room_part *part, enum room_limit limit
                    (unsigned long long)((needed + unit - 1) / unit), limits[limit].remedy);
 }
 
-static uint64_t taken(const struct room_part *part, enum room_limit limit, uint64_t threads)
+static uint64_t part_needs(const struct room_part *part, enum room_limit limit, uint64_t threads)
 {
     return part->takes[limit] + part->each_thread[limit] * threads;
 }
@@ -152,12 +152,12 @@ int room_check(pid_t pid, const struct room_part *part, bool at_peak)
     uint64_t threads = threads_of(pid);
     int rc = 0;
     for (int i = 0; i < ROOM_LIMITS && rc == 0; i++) {
-        uint64_t takes = limits[i].code ? taken(part, i, threads) : 0;
+        uint64_t takes = limits[i].code ? part_needs(part, i, threads) : 0;
         uint64_t room = takes == 0 ? ROOM_NO_LIMIT
                         : at_peak  ? room_at_peak(pid, i)
                                    : room_of(pid, i);
         if (room < takes + limits[i].margin)
-            rc = refuse(pid ? pid : getpid(), part, i, room, takes + limits[i].margin);
+            rc = refuse_part(pid ? pid : getpid(), part, i, room, takes + limits[i].margin);
     }
     return rc;
 }
@@ -177,12 +177,12 @@ int room_check_ours(const struct room_part *part)
     uint64_t threads = threads_of(0);
     int rc = 0;
     for (int i = 0; i < ROOM_LIMITS && rc == 0; i++) {
-        uint64_t takes = limits[i].code ? taken(part, i, threads) : 0;
+        uint64_t takes = limits[i].code ? part_needs(part, i, threads) : 0;
         uint64_t ours = takes == 0 ? takes : room_ours(i);
         if (ours >= takes)
             continue;
         uint64_t room = room_of(0, i);
-        rc = refuse(getpid(), part, i, room, takes + (room > ours ? room - ours : 0));
+        rc = refuse_part(getpid(), part, i, room, takes + (room > ours ? room - ours : 0));
     }
     return rc;
 }

@@ -66,13 +66,13 @@ static struct heap {
     size_t spare_bytes, mapped;
 } h = {.mutex = PTHREAD_MUTEX_INITIALIZER}; /* one in a process: malloc() has no context */
 
-static size_t pages(size_t size)
+static size_t round_to_pages(size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE); /* 64 KiB on some aarch64 */
     return (size + page - 1) & ~(page - 1);
 }
 
-static void *map(size_t size)
+static void *map_bytes(size_t size)
 {
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
@@ -81,7 +81,7 @@ static void *map(size_t size)
     return p;
 }
 
-static void unmap(void *p, size_t size)
+static void unmap_bytes(void *p, size_t size)
 {
     h.mapped -= size;
     (void)munmap(p, size);
@@ -94,7 +94,7 @@ static size_t place_of(uintptr_t key)
     return (size_t)(hash_spread((uint64_t)key >> 12) >> 32) & (h.table_size - 1);
 }
 
-static struct entry *find(uintptr_t key)
+static struct entry *find_entry(uintptr_t key)
 {
     if (h.table_size == 0)
         return NULL;
@@ -105,7 +105,7 @@ static struct entry *find(uintptr_t key)
     return NULL;
 }
 
-static void put(uintptr_t key, size_t size)
+static void put_entry(uintptr_t key, size_t size)
 {
     size_t i = place_of(key);
     while (h.table[i].key)
@@ -120,7 +120,7 @@ static bool table_room(size_t more)
         return true;
     struct entry *old = h.table;
     size_t n = h.table_size, size = n ? n * 2 : TABLE_FIRST;
-    struct entry *made = map(size * sizeof(*made));
+    struct entry *made = map_bytes(size * sizeof(*made));
     if (!made)
         return false;
     h.table = made;
@@ -128,10 +128,10 @@ static bool table_room(size_t more)
     h.table_used = 0;
     for (size_t i = 0; i < n; i++) {
         if (old[i].key)
-            put(old[i].key, old[i].size);
+            put_entry(old[i].key, old[i].size);
     }
     if (old)
-        unmap(old, n * sizeof(*old));
+        unmap_bytes(old, n * sizeof(*old));
     return true;
 }
 
@@ -147,7 +147,7 @@ static void take_out(struct entry *e)
     }
     h.table[hole] = (struct entry){0};
     if (--h.table_used == 0) { /* the last one: nothing of this heap stays */
-        unmap(h.table, h.table_size * sizeof(*h.table));
+        unmap_bytes(h.table, h.table_size * sizeof(*h.table));
         h.table = NULL;
         h.table_size = 0;
     }
@@ -186,21 +186,21 @@ static struct span *make_region(void)
     const size_t size = SPANS * SPAN;
     if (!table_room(SPANS))
         return NULL;
-    char *p = map(size + SPAN);
+    char *p = map_bytes(size + SPAN);
     if (!p)
         return NULL;
     char *at = (char *)(((uintptr_t)p + SPAN - 1) & ~(SPAN - 1));
     if (at > p)
-        unmap(p, (size_t)(at - p));
+        unmap_bytes(p, (size_t)(at - p));
     if (p + SPAN > at)
-        unmap(at + size, (size_t)(p + SPAN - at));
+        unmap_bytes(at + size, (size_t)(p + SPAN - at));
     /* One page touched shall not become 2 MiB of memory. */
     (void)madvise(at, size, MADV_NOHUGEPAGE);
     struct span *region = (struct span *)(void *)at;
     *region = (struct span){.region = region, .mask = (1u << SPANS) - 1, .next_region = h.regions};
     h.regions = region;
     for (uint32_t i = 0; i < SPANS; i++)
-        put((uintptr_t)span_at(region, i) + 1, 0);
+        put_entry((uintptr_t)span_at(region, i) + 1, 0);
     return region;
 }
 
@@ -211,8 +211,8 @@ static void drop_region(struct span *region)
         p = &(*p)->next_region;
     *p = region->next_region;
     for (uint32_t i = 0; i < SPANS; i++)
-        take_out(find((uintptr_t)span_at(region, i) + 1));
-    unmap(region, SPANS * SPAN);
+        take_out(find_entry((uintptr_t)span_at(region, i) + 1));
+    unmap_bytes(region, SPANS * SPAN);
     h.dirty = h.dirty > SPANS ? h.dirty - SPANS : 0; /* about: how many of them had pages */
 }
 
@@ -303,7 +303,7 @@ static void give_piece(struct span *s, void *p)
 static struct span *span_of(void *p)
 {
     uintptr_t at = (uintptr_t)p & ~(uintptr_t)(SPAN - 1);
-    return find(at + 1) ? (struct span *)at : NULL;
+    return find_entry(at + 1) ? (struct span *)at : NULL;
 }
 
 /* ---- large blocks ---- */
@@ -325,7 +325,7 @@ static struct entry take_spare(size_t size)
 static void drop_spare(struct spare *s)
 {
     h.spare_bytes -= s->block.size;
-    unmap((void *)s->block.key, s->block.size);
+    unmap_bytes((void *)s->block.key, s->block.size);
     s->block.key = 0;
 }
 
@@ -373,10 +373,10 @@ static void *take_large(size_t size, bool zeroed)
     struct entry e = take_spare(size);
     bool used = e.key != 0;
     if (!used)
-        e = (struct entry){(uintptr_t)map(size), size};
+        e = (struct entry){(uintptr_t)map_bytes(size), size};
     if (!e.key)
         return NULL;
-    put(e.key, e.size);
+    put_entry(e.key, e.size);
     if (used && zeroed)
         memset((void *)e.key, 0, size);
     return (void *)e.key;
@@ -387,7 +387,7 @@ static void give_large(struct entry *e)
     struct entry was = *e;
     take_out(e);
     if (!keep_spare(was))
-        unmap((void *)was.key, was.size);
+        unmap_bytes((void *)was.key, was.size);
 }
 
 static void *resize_large(struct entry *e, size_t size)
@@ -403,14 +403,14 @@ static void *resize_large(struct entry *e, size_t size)
         h.table_used++; /* so that the table is not given back between the two */
         take_out(e);
         h.table_used--;
-        put((uintptr_t)p, size);
+        put_entry((uintptr_t)p, size);
     }
     return p;
 }
 
 /* ---- what others call ---- */
 
-static void *alloc(size_t size, size_t align, bool zeroed)
+static void *heap_take(size_t size, size_t align, bool zeroed)
 {
     if (size > SIZE_MAX / 4) {
         errno = ENOMEM;
@@ -418,7 +418,8 @@ static void *alloc(size_t size, size_t align, bool zeroed)
     }
     bool small = size <= SMALL_MAX && align <= STEP;
     (void)pthread_mutex_lock(&h.mutex);
-    void *p = small ? take_piece(class_of(size)) : take_large(pages(size + (size == 0)), zeroed);
+    void *p =
+        small ? take_piece(class_of(size)) : take_large(round_to_pages(size + (size == 0)), zeroed);
     (void)pthread_mutex_unlock(&h.mutex);
     if (!p)
         errno = ENOMEM;
@@ -429,7 +430,7 @@ static void *alloc(size_t size, size_t align, bool zeroed)
 
 void *heap_alloc(size_t size)
 {
-    return alloc(size, STEP, /* zeroed= */ false);
+    return heap_take(size, STEP, /* zeroed= */ false);
 }
 
 void *heap_zalloc(size_t count, size_t size)
@@ -439,7 +440,7 @@ void *heap_zalloc(size_t count, size_t size)
         errno = ENOMEM;
         return NULL;
     }
-    return alloc(whole, STEP, /* zeroed= */ true);
+    return heap_take(whole, STEP, /* zeroed= */ true);
 }
 
 void *heap_aligned(size_t align, size_t size)
@@ -448,14 +449,14 @@ void *heap_aligned(size_t align, size_t size)
         errno = EINVAL;
         return NULL;
     }
-    return alloc(size, align, /* zeroed= */ false);
+    return heap_take(size, align, /* zeroed= */ false);
 }
 
 bool heap_free(void *p)
 {
     int saved = errno;
     (void)pthread_mutex_lock(&h.mutex);
-    struct entry *e = (uintptr_t)p % PAGE == 0 ? find((uintptr_t)p) : NULL;
+    struct entry *e = (uintptr_t)p % PAGE == 0 ? find_entry((uintptr_t)p) : NULL;
     struct span *s = e ? NULL : span_of(p);
     if (e)
         give_large(e);
@@ -470,7 +471,7 @@ bool heap_free(void *p)
 
 static size_t size_locked(void *p)
 {
-    struct entry *e = (uintptr_t)p % PAGE == 0 ? find((uintptr_t)p) : NULL;
+    struct entry *e = (uintptr_t)p % PAGE == 0 ? find_entry((uintptr_t)p) : NULL;
     struct span *s = e ? NULL : span_of(p);
     return e ? e->size : s ? size_of(s->class) : 0;
 }
@@ -490,10 +491,10 @@ void *heap_resize(void *old, size_t size)
         return NULL;
     }
     (void)pthread_mutex_lock(&h.mutex);
-    struct entry *e = (uintptr_t)old % PAGE == 0 ? find((uintptr_t)old) : NULL;
+    struct entry *e = (uintptr_t)old % PAGE == 0 ? find_entry((uintptr_t)old) : NULL;
     size_t had = size_locked(old);
     bool large = e && size > SMALL_MAX;
-    void *p = large ? resize_large(e, pages(size)) : NULL;
+    void *p = large ? resize_large(e, round_to_pages(size)) : NULL;
     (void)pthread_mutex_unlock(&h.mutex);
     if (large || (size <= had && size > had / 2)) {
         errno = large && !p ? ENOMEM : errno;

@@ -139,7 +139,7 @@ bool mapped_see_through(struct sigaction *a)
 
 /* ---- taking the signal, and giving it back ---- */
 
-static bool same(const struct sigaction *a, const struct sigaction *b)
+static bool same_action(const struct sigaction *a, const struct sigaction *b)
 {
     return a->sa_sigaction == b->sa_sigaction && a->sa_flags == b->sa_flags;
 }
@@ -158,14 +158,14 @@ static int level_for(const struct sigaction *before)
     for (int i = LEVELS - 1; i >= 0; i--) {
         if (!levels[i].used)
             free_one = i;
-        else if (same(&levels[i].before, before))
+        else if (same_action(&levels[i].before, before))
             return i;
     }
     return free_one;
 }
 
 /* lock: lock */
-static void take(void)
+static void take_signal(void)
 {
     struct sigaction now, replaced, ours;
     for (int tries = 0; tries < TRIES; tries++) {
@@ -178,7 +178,7 @@ static void take(void)
             return;
         levels[i] = (struct level){.before = now, .used = true}; /* first: it may run at once */
         handler_fill(&ours, &now, handlers[i]);
-        if (sigaction(SIGBUS, &ours, &replaced) == -1 || same(&replaced, &now))
+        if (sigaction(SIGBUS, &ours, &replaced) == -1 || same_action(&replaced, &now))
             return;
         (void)sigaction(SIGBUS, &replaced, NULL); /* the program was quicker */
     }
@@ -207,7 +207,7 @@ void mapped_inspect(void)
         return;
     (void)pthread_mutex_lock(&lock);
     if (n_watched)
-        take();
+        take_signal();
     (void)pthread_mutex_unlock(&lock);
 }
 
@@ -238,7 +238,7 @@ int mapped_watch(void *at, size_t bytes, const uint8_t head[MAPPED_HEAD])
         atomic_store_explicit(&p->lost, 0, memory_order_relaxed);
         atomic_store_explicit(&p->at, (uintptr_t)at, memory_order_release);
         n_watched++;
-        take();
+        take_signal();
         rc = 0;
     }
     (void)pthread_mutex_unlock(&lock);

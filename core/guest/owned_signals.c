@@ -79,7 +79,7 @@ bool signals_is_ours(int number)
 
 /* ---- taking ---- */
 
-static bool same(const struct sigaction *a, const struct sigaction *b)
+static bool same_action(const struct sigaction *a, const struct sigaction *b)
 {
     bool a_none = handler_is_default(a), b_none = handler_is_default(b);
     return a_none || b_none ? a_none == b_none : a->sa_sigaction == b->sa_sigaction;
@@ -105,7 +105,7 @@ static int put_before(int number, const struct sigaction *before, signals_fn *fn
     atomic_store_explicit(&o->fn, fn, memory_order_release);
     int rc = put_ours(number, &replaced);
     o->used = rc == 0;
-    if (rc == 0 && !same(&replaced, before)) {
+    if (rc == 0 && !same_action(&replaced, before)) {
         (void)sigaction(number, &replaced, NULL); /* the program was quicker */
         rc = -EBUSY;
     }
@@ -115,7 +115,7 @@ static int put_before(int number, const struct sigaction *before, signals_fn *fn
 }
 
 /* lock held.  What stayed of ours is taken again. */
-static int take(int number, signals_fn *fn)
+static int take_signal(int number, signals_fn *fn)
 {
     struct owned *o = &owned[number];
     struct sigaction now;
@@ -135,7 +135,7 @@ static int take(int number, signals_fn *fn)
 int signals_take(int number, signals_fn *fn)
 {
     (void)pthread_mutex_lock(&taking);
-    int rc = take(number, fn);
+    int rc = take_signal(number, fn);
     (void)pthread_mutex_unlock(&taking);
     return rc;
 }
@@ -161,7 +161,7 @@ int signals_take_below(int below, signals_fn *fn)
     int found = -EBUSY;
     (void)pthread_mutex_lock(&taking);
     for (int i = below - 1; i > SIGRTMIN && found < 0; i--)
-        found = take(i, fn) == 0 ? i : -EBUSY;
+        found = take_signal(i, fn) == 0 ? i : -EBUSY;
     for (int i = below - 1; i > SIGRTMIN && found < 0; i--)
         if (sigaction(i, NULL, &now) == 0 && !is_ours(&now) && is_of_a_runtime(&now))
             found = put_before(i, &now, fn) == 0 ? i : -EBUSY;
@@ -200,7 +200,7 @@ struct found {
 };
 
 /* false: it cannot be seen. */
-static bool look(int number, struct found *ret)
+static bool read_handler(int number, struct found *ret)
 {
     struct proc_numbers all;
     struct proc_number one;
@@ -228,7 +228,7 @@ static bool ignored_by_default(int number)
 }
 
 /* lock held.  0: none is on its way; else the thread with which one may be. */
-static pid_t settle(int number)
+static pid_t settle_signal(int number)
 {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
     struct owned *o = &owned[number];
@@ -236,10 +236,10 @@ static pid_t settle(int number)
     if (ignored_by_default(number) && handler_is_default(&o->before))
         return 0;
     /* Only where it is needed: a program that is spawned in that moment would inherit it. */
-    if (!look(number, &found) || found.pending) {
+    if (!read_handler(number, &found) || found.pending) {
         (void)sigaction(number, &ignore, NULL);
         (void)put_ours(number, NULL);
-        (void)look(number, &found);
+        (void)read_handler(number, &found);
     }
     if (found.pending)
         return found.pending;
@@ -267,7 +267,7 @@ int signals_give(int number)
     atomic_store_explicit(&o->fn, NULL, memory_order_release);
     o->held = 0;
     if (o->used && signals_is_ours(number)) {
-        o->held = settle(number);
+        o->held = settle_signal(number);
         if (!o->held)
             put_back(number);
     }

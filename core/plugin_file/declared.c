@@ -35,7 +35,7 @@ struct copying {
     const char *name; /* of the i-th, once it is known */
 };
 
-static int refuse(const struct copying *c, const char *what)
+static int refuse_declaration(const struct copying *c, const char *what)
 {
     if (c->name)
         return err_set(-EINVAL, "%s %u ('%.100s') %s", c->kind, c->i, c->name, what);
@@ -64,7 +64,7 @@ static int copy_text(struct copying *c, const char **text, const char *field, si
 
     (void)snprintf(why, sizeof(why), "has no %s", field);
     if (at == 0)
-        return how & MAY_LACK ? 0 : refuse(c, why);
+        return how & MAY_LACK ? 0 : refuse_declaration(c, why);
     while (!end && got > 0 && n < max) {
         size_t want = CHUNK - (size_t)((at + n) % CHUNK);
         want = want < max - n ? want : max - n;
@@ -77,13 +77,13 @@ static int copy_text(struct copying *c, const char **text, const char *field, si
                            : "has a %s longer than %zu bytes",
                    field, max - 1);
     if (!end)
-        return refuse(c, why);
+        return refuse_declaration(c, why);
     (void)snprintf(why, sizeof(why), "has a %s of more than one line, or with control characters",
                    field);
     if (how & LINE && !is_line(room))
-        return refuse(c, why);
+        return refuse_declaration(c, why);
     *text = arena_text(&c->to->texts, room, (size_t)(end - room));
-    return *text ? 0 : refuse(c, "has texts that take too much room");
+    return *text ? 0 : refuse_declaration(c, "has texts that take too much room");
 }
 
 /* "name", or where dotted "schema.name" too. */
@@ -105,9 +105,10 @@ static int copy_name(struct copying *c, const char **name, bool dotted)
     c->name = *name;
     return is_full_name(*name, dotted)
                ? 0
-               : refuse(c, dotted ? "has a bad name: [a-z][a-z0-9_]*, or two of them with '.' "
-                                    "between"
-                                  : "has a bad name: [a-z][a-z0-9_]*");
+               : refuse_declaration(
+                     c, dotted ? "has a bad name: [a-z][a-z0-9_]*, or two of them with '.' "
+                                 "between"
+                               : "has a bad name: [a-z][a-z0-9_]*");
 }
 
 /* ---- the kinds ---- */
@@ -118,7 +119,7 @@ static int copy_view(struct copying *c, void *of)
     int rc = copy_name(c, &v->name, /* dotted= */ true);
     if (rc == 0 &&
         (strncmp(v->name, "probing.", 8) == 0 || strncmp(v->name, "information_schema.", 19) == 0))
-        return refuse(c, "is in a schema that is the core's own");
+        return refuse_declaration(c, "is in a schema that is the core's own");
     if (rc == 0)
         rc = copy_text(c, &v->sql, "sql", DECLARED_SQL_BYTES, 0);
     if (rc == 0)
@@ -131,9 +132,9 @@ static int copy_metric(struct copying *c, void *of)
     struct probing_metric *m = of;
     int rc = copy_name(c, &m->name, /* dotted= */ false);
     if (rc == 0 && m->kind != PROBING_GAUGE && m->kind != PROBING_COUNTER)
-        return refuse(c, "is neither PROBING_GAUGE nor PROBING_COUNTER");
+        return refuse_declaration(c, "is neither PROBING_GAUGE nor PROBING_COUNTER");
     if (rc == 0 && m->unit > PROBING_MB)
-        return refuse(c, "has a unit that there is not");
+        return refuse_declaration(c, "has a unit that there is not");
     if (rc == 0)
         rc = copy_text(c, &m->help, "help", DECLARED_LINE_BYTES, LINE);
     return rc < 0 ? rc : copy_text(c, &m->sql, "sql", DECLARED_SQL_BYTES, 0);
@@ -144,17 +145,20 @@ static int copy_alias(struct copying *c, void *of)
     struct probing_alias *a = of;
     int rc = copy_name(c, &a->name, /* dotted= */ true);
     if (rc == 0 && !strchr(a->name, '.'))
-        return refuse(c, "has no owner: OWNER.NAME");
+        return refuse_declaration(c, "has no owner: OWNER.NAME");
     if (rc == 0)
         rc = copy_text(c, &a->setting, "setting", DECLARED_NAME_BYTES, LINE);
-    return rc < 0 ? rc : text_is_name(a->setting) ? 0 : refuse(c, "has a bad name of a setting");
+    return rc < 0                     ? rc
+           : text_is_name(a->setting) ? 0
+                                      : refuse_declaration(c, "has a bad name of a setting");
 }
 
 static int copy_table(struct copying *c, void *of)
 {
     struct probing_table_name *t = of;
     int rc = copy_name(c, &t->name, /* dotted= */ true);
-    return rc == 0 && !strchr(t->name, '.') ? refuse(c, "has no schema: SCHEMA.NAME") : rc;
+    return rc == 0 && !strchr(t->name, '.') ? refuse_declaration(c, "has no schema: SCHEMA.NAME")
+                                            : rc;
 }
 
 /* "name=value" */
@@ -173,7 +177,7 @@ static int copy_flame(struct copying *c, void *of)
     struct probing_flame *f = of;
     int rc = copy_name(c, &f->name, /* dotted= */ false);
     if (rc == 0 && f->unit != PROBING_NS && f->unit != PROBING_BYTES)
-        return refuse(c, "has a unit that is neither PROBING_NS nor PROBING_BYTES");
+        return refuse_declaration(c, "has a unit that is neither PROBING_NS nor PROBING_BYTES");
     if (rc == 0)
         rc = copy_text(c, &f->doc, "doc", DECLARED_LINE_BYTES, LINE);
     if (rc == 0)
@@ -191,7 +195,7 @@ static int copy_flame(struct copying *c, void *of)
     if (rc == 0)
         rc = copy_text(c, &f->missing, "missing", DECLARED_SQL_BYTES, MAY_LACK);
     return rc == 0 && f->setting && !is_assignment(f->setting)
-               ? refuse(c, "has a bad setting: NAME=VALUE")
+               ? refuse_declaration(c, "has a bad setting: NAME=VALUE")
                : rc;
 }
 
@@ -211,9 +215,9 @@ static int copy_panel(struct copying *c, void *of)
     struct probing_panel *p = of;
     int rc = copy_name(c, &p->name, /* dotted= */ false);
     if (rc == 0 && p->kind != PROBING_LINES && p->kind != PROBING_COLUMNS)
-        return refuse(c, "is neither PROBING_LINES nor PROBING_COLUMNS");
+        return refuse_declaration(c, "is neither PROBING_LINES nor PROBING_COLUMNS");
     if (rc == 0 && (p->rows == 0 || p->rows > PANEL_ROWS_MAX))
-        return refuse(c, "has no rows, or more than 64");
+        return refuse_declaration(c, "has no rows, or more than 64");
     if (rc == 0)
         rc = copy_text(c, &p->doc, "doc", DECLARED_LINE_BYTES, LINE);
     return rc < 0 ? rc : copy_text(c, &p->sql, "sql", DECLARED_SQL_BYTES, 0);
@@ -229,10 +233,10 @@ static int copy_resource(struct copying *c, void *of)
         for (int i = 0; i < ROOM_LIMITS; i++)
             (void)snprintf(which + strlen(which), sizeof(which) - strlen(which), "%s %s",
                            i ? "," : "", room_limit_name(i));
-        return refuse(c, which);
+        return refuse_declaration(c, which);
     }
     return rc == 0 && (r->takes > RESOURCE_MAX || r->each_thread > RESOURCE_MAX)
-               ? refuse(c, "takes more than 1 TiB")
+               ? refuse_declaration(c, "takes more than 1 TiB")
                : rc;
 }
 
@@ -270,7 +274,7 @@ static int check_twice(const struct copying *c, const struct list *l, const char
     for (uint32_t k = 0; k < c->i && l->copy != copy_view; k++) {
         memcpy(&other, all + (size_t)k * l->size, sizeof(other));
         if (strcmp(name, other) == 0)
-            return refuse(c, "is there twice");
+            return refuse_declaration(c, "is there twice");
     }
     return 0;
 }
@@ -309,7 +313,7 @@ static int copy_list(const struct declared_source *from, struct declared *to, co
         c.name = NULL;
         if (l->at == 0 || from->read(from->arg, l->at + (uint64_t)c.i * l->stride, one, size,
                                      /* pointers= */ true) != size)
-            return refuse(&c, "is at an address that cannot be read");
+            return refuse_declaration(&c, "is at an address that cannot be read");
         rc = l->copy(&c, one);
         if (rc == 0)
             rc = check_twice(&c, l, all);
@@ -398,60 +402,63 @@ void declared_free(struct declared *d)
 
 /* ---- are they the same? ---- */
 
-static bool same(const char *a, const char *b)
+static bool same_text(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
 static bool same_flame(const struct probing_flame *a, const struct probing_flame *b)
 {
-    return same(a->name, b->name) && same(a->doc, b->doc) && same(a->sql, b->sql) &&
-           same(a->rest, b->rest) && same(a->newest, b->newest) && same(a->empty, b->empty) &&
-           same(a->stacks, b->stacks) && same(a->setting, b->setting) && a->flags == b->flags &&
-           same(a->missing, b->missing) && a->unit == b->unit;
+    return same_text(a->name, b->name) && same_text(a->doc, b->doc) && same_text(a->sql, b->sql) &&
+           same_text(a->rest, b->rest) && same_text(a->newest, b->newest) &&
+           same_text(a->empty, b->empty) && same_text(a->stacks, b->stacks) &&
+           same_text(a->setting, b->setting) && a->flags == b->flags &&
+           same_text(a->missing, b->missing) && a->unit == b->unit;
 }
 
 static bool same_track(const struct probing_track *a, const struct probing_track *b)
 {
-    return same(a->name, b->name) && same(a->doc, b->doc) && same(a->sql, b->sql) &&
-           same(a->newest, b->newest);
+    return same_text(a->name, b->name) && same_text(a->doc, b->doc) && same_text(a->sql, b->sql) &&
+           same_text(a->newest, b->newest);
 }
 
 static bool same_panel(const struct probing_panel *a, const struct probing_panel *b)
 {
-    return same(a->name, b->name) && same(a->doc, b->doc) && same(a->sql, b->sql) &&
+    return same_text(a->name, b->name) && same_text(a->doc, b->doc) && same_text(a->sql, b->sql) &&
            a->kind == b->kind && a->rows == b->rows;
 }
 
 bool declared_same(const struct declared *one, const struct declared *other)
 {
     const struct probing_declarations *a = &one->all, *b = &other->all;
-    bool r = same(one->plugin, other->plugin) && a->n_views == b->n_views &&
+    bool r = same_text(one->plugin, other->plugin) && a->n_views == b->n_views &&
              a->n_metrics == b->n_metrics && a->n_aliases == b->n_aliases &&
              a->n_flames == b->n_flames && a->n_tables == b->n_tables &&
              a->n_tracks == b->n_tracks && a->n_panels == b->n_panels &&
              a->n_resources == b->n_resources;
     for (uint32_t i = 0; r && i < a->n_views; i++)
-        r = same(a->views[i].name, b->views[i].name) && same(a->views[i].sql, b->views[i].sql) &&
-            same(a->views[i].doc, b->views[i].doc) && same(a->views[i].why, b->views[i].why);
+        r = same_text(a->views[i].name, b->views[i].name) &&
+            same_text(a->views[i].sql, b->views[i].sql) &&
+            same_text(a->views[i].doc, b->views[i].doc) &&
+            same_text(a->views[i].why, b->views[i].why);
     for (uint32_t i = 0; r && i < a->n_metrics; i++)
-        r = same(a->metrics[i].name, b->metrics[i].name) &&
-            same(a->metrics[i].sql, b->metrics[i].sql) &&
-            same(a->metrics[i].help, b->metrics[i].help) &&
+        r = same_text(a->metrics[i].name, b->metrics[i].name) &&
+            same_text(a->metrics[i].sql, b->metrics[i].sql) &&
+            same_text(a->metrics[i].help, b->metrics[i].help) &&
             a->metrics[i].kind == b->metrics[i].kind && a->metrics[i].unit == b->metrics[i].unit;
     for (uint32_t i = 0; r && i < a->n_aliases; i++)
-        r = same(a->aliases[i].name, b->aliases[i].name) &&
-            same(a->aliases[i].setting, b->aliases[i].setting);
+        r = same_text(a->aliases[i].name, b->aliases[i].name) &&
+            same_text(a->aliases[i].setting, b->aliases[i].setting);
     for (uint32_t i = 0; r && i < a->n_flames; i++)
         r = same_flame(&a->flames[i], &b->flames[i]);
     for (uint32_t i = 0; r && i < a->n_tables; i++)
-        r = same(a->tables[i].name, b->tables[i].name);
+        r = same_text(a->tables[i].name, b->tables[i].name);
     for (uint32_t i = 0; r && i < a->n_tracks; i++)
         r = same_track(&a->tracks[i], &b->tracks[i]);
     for (uint32_t i = 0; r && i < a->n_panels; i++)
         r = same_panel(&a->panels[i], &b->panels[i]);
     for (uint32_t i = 0; r && i < a->n_resources; i++)
-        r = same(a->resources[i].name, b->resources[i].name) &&
+        r = same_text(a->resources[i].name, b->resources[i].name) &&
             a->resources[i].takes == b->resources[i].takes &&
             a->resources[i].each_thread == b->resources[i].each_thread;
     return r;

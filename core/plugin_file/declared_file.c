@@ -30,7 +30,8 @@ enum { RELATIVE = R_AARCH64_RELATIVE, ABSOLUTE = R_AARCH64_ABS64 };
 #endif
 
 /* Apply r as the loader does with base 0, if r_offset lies in the n bytes from `address`. */
-static void apply(const struct elf *e, const Elf64_Rela *r, uint64_t address, void *ret, size_t n)
+static void apply_relocation(const struct elf *e, const Elf64_Rela *r, uint64_t address, void *ret,
+                             size_t n)
 {
     uint64_t at = r->r_offset - address, value = (uint64_t)r->r_addend;
     uint32_t type = ELF64_R_TYPE(r->r_info);
@@ -54,7 +55,7 @@ static void apply_all(const struct elf *e, uint64_t address, void *ret, size_t n
     for (uint64_t i = 0; at && i < size / sizeof(Elf64_Rela); i++) {
         Elf64_Rela r;
         memcpy(&r, at + i * sizeof(r), sizeof(r));
-        apply(e, &r, address, ret, n);
+        apply_relocation(e, &r, address, ret, n);
     }
 }
 
@@ -79,7 +80,7 @@ static int read_name(const struct declared_source *from, const char *at, char re
     return text_is_name(ret) ? 0 : err_set(-EINVAL, "the plugin in it has a bad name");
 }
 
-static int take(struct elf *e, struct declared **ret)
+static int read_declared(struct elf *e, struct declared **ret)
 {
     const struct declared_source from = {.read = read_file, .arg = e};
     struct probing_plugin p = {0};
@@ -109,7 +110,7 @@ int declared_of_file(int fd, struct declared **ret)
         return rc;
     rc = elf_take(bytes, size, &e);
     if (rc == 0)
-        rc = take(&e, ret);
+        rc = read_declared(&e, ret);
     (void)munmap(bytes, room);
     return rc;
 }

@@ -62,7 +62,7 @@ static bool in_array(const struct elf *e, enum elf_tag at, enum elf_tag size, ui
            address - e->view.value[at] < e->view.value[size];
 }
 
-static int astray(const Elf64_Rela *r)
+static int refuse_astray(const Elf64_Rela *r)
 {
     return elf_refuse("a relocation of it (type %u) goes to 0x%llx, where it may not write; is it "
                       "damaged?",
@@ -83,7 +83,7 @@ static int check_rela(struct elf *e, const Elf64_Rela *r)
         return elf_refuse("a relocation names symbol %llu of %llu; is it damaged?",
                           (unsigned long long)index, (unsigned long long)e->n_symbols);
     if (!may_write(e, r->r_offset, type == REL_TLS_DESC ? 16 : 8))
-        return astray(r);
+        return refuse_astray(r);
     switch (type) {
     case REL_RELATIVE:
         /* A constructor's address: it will be called. */
@@ -157,14 +157,14 @@ static int check_relr(struct elf *e)
         Elf64_Rela r = {.r_offset = word};
         if (!(word & 1)) {
             if (!may_write(e, word, 8))
-                return astray(&r);
+                return refuse_astray(&r);
             where = word + 8;
             continue;
         }
         for (uint64_t bit = 1; bit < 64; bit++) {
             r.r_offset = where + (bit - 1) * 8;
             if (word >> bit & 1 && !may_write(e, r.r_offset, 8))
-                return astray(&r);
+                return refuse_astray(&r);
         }
         where += 63 * 8;
     }

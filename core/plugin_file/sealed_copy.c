@@ -90,7 +90,7 @@ static int make_file(void)
     return fd;
 }
 
-static int copy(int from, int to, off_t *ret_size)
+static int copy_file(int from, int to, off_t *ret_size)
 {
     char bytes[16384];
     off_t at = 0;
@@ -110,7 +110,7 @@ static int copy(int from, int to, off_t *ret_size)
     return 0;
 }
 
-static int look(int fd, struct elf_facts *ret)
+static int check_copy(int fd, struct elf_facts *ret)
 {
     struct stat st;
 
@@ -128,13 +128,13 @@ static int look(int fd, struct elf_facts *ret)
 
 /* Freeze the copy without what follows the last segment (debug information).  The content is frozen
  * before it is looked at, the size before it is believed. */
-static int freeze(int fd, bool memory, struct elf_facts *ret)
+static int freeze_file(int fd, bool memory, struct elf_facts *ret)
 {
     struct stat st;
 
     if (memory && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW) == -1)
         return err_set(-ENOTSUP, "memory cannot be sealed here: %s", strerror(errno));
-    int rc = look(fd, ret);
+    int rc = check_copy(fd, ret);
     if (rc < 0)
         return rc;
     (void)ftruncate(fd, (off_t)ret->used);
@@ -149,9 +149,9 @@ static int copy_into(int made, bool memory, int from, int *ret_fd, struct elf_fa
 {
     off_t size;
 
-    int rc = copy(from, made, &size);
+    int rc = copy_file(from, made, &size);
     if (rc == 0)
-        rc = freeze(made, memory, ret);
+        rc = freeze_file(made, memory, ret);
     if (rc == 0) {
         *ret_fd = made;
         return 0;
@@ -163,7 +163,7 @@ static int copy_into(int made, bool memory, int from, int *ret_fd, struct elf_fa
 int seal_copy(int fd, const char *name, int *ret_fd, struct elf_facts *ret)
 {
     if (is_sealed(fd) && can_execute(fd)) {
-        int rc = look(fd, ret);
+        int rc = check_copy(fd, ret);
         int copied = rc == 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
         if (rc == 0 && copied == -1)
             return err_set(-errno, "no descriptor for the plugin: %s", strerror(errno));

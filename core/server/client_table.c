@@ -107,7 +107,7 @@ static bool make_room(struct server *s, bool local)
     return (all < most && (local || tcp < most_tcp)) || drop_stranger(s);
 }
 
-static void welcome(struct server *s, int fd, bool local)
+static void welcome_client(struct server *s, int fd, bool local)
 {
     struct connection *p = server_connection_new(s, fd, local);
     bool known = p && (!local || server_connection_identify(p));
@@ -173,7 +173,7 @@ void server_accept(struct server *s, int which)
         }
         int fd = accept4(s->listen_fds[which], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            welcome(s, fd, which == 0);
+            welcome_client(s, fd, which == 0);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
@@ -211,7 +211,7 @@ int server_connection_admit(struct connection *p, enum access access)
     return 0;
 }
 
-static int show(struct connection *p, struct probing_rows *out)
+static int add_row(struct connection *p, struct probing_rows *out)
 {
     static const char *const kinds[] = {[CONNECTION_GREETING] = NULL,
                                         [CONNECTION_HTTP] = "http",
@@ -255,7 +255,7 @@ int server_clients(struct server *s, struct probing_rows *out)
     }
     (void)pthread_mutex_unlock(&s->mutex);
     for (uint32_t i = 0; i < n; i++) {
-        rc = rc == 0 ? show(all[i], out) : rc;
+        rc = rc == 0 ? add_row(all[i], out) : rc;
         server_connection_unref(all[i]);
     }
     return rc;

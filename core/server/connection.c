@@ -170,7 +170,7 @@ static struct chunk *new_chunk(struct job *j, enum chunk_kind kind, size_t capac
 }
 
 /* lock: p->mutex */
-static void append(struct connection *p, struct chunk *piece)
+static void append_piece(struct connection *p, struct chunk *piece)
 {
     if (p->tail)
         p->tail->next = piece;
@@ -234,7 +234,7 @@ static int wait_for_room(struct job *j, size_t size)
 }
 
 /* Add to the last piece when it is of the same job and has room: many short writes, one message. */
-static size_t merge(struct connection *p, struct job *j, const char *data, size_t size)
+static size_t merge_piece(struct connection *p, struct job *j, const char *data, size_t size)
 {
     struct chunk *last = p->tail;
     if (!last || last->job != j || last->kind != CHUNK_DATA || last->droppable)
@@ -253,7 +253,7 @@ static int write_piece(struct job *j, const char *data, size_t size, size_t *ret
     struct connection *p = j->peer;
     int rc = 0;
     (void)pthread_mutex_lock(&p->mutex);
-    size_t used = merge(p, j, data, size);
+    size_t used = merge_piece(p, j, data, size);
     if (used < size) {
         size_t n = size - used < SERVER_CHUNK_BYTES ? size - used : SERVER_CHUNK_BYTES;
         size_t room = p->tail && p->tail->job == j ? SERVER_CHUNK_BYTES : CHUNK_MIN_BYTES;
@@ -263,7 +263,7 @@ static int write_piece(struct job *j, const char *data, size_t size, size_t *ret
         if (piece) {
             memcpy(piece->data, data + used, n);
             piece->size = n;
-            append(p, piece);
+            append_piece(p, piece);
             used += n;
         } else if (rc == 0) {
             rc = -ENOMEM;
@@ -328,7 +328,7 @@ static void drop_oldest(struct connection *p, size_t size, struct chunk **ret_ou
     }
 }
 
-static int push(struct connection *p, struct chunk *piece)
+static int push_piece(struct connection *p, struct chunk *piece)
 {
     struct chunk *out = NULL;
     size_t size = sizeof(*piece) + piece->capacity;
@@ -341,7 +341,7 @@ static int push(struct connection *p, struct chunk *piece)
         piece->next = out;
         out = piece;
     } else if (!gone) {
-        append(p, piece);
+        append_piece(p, piece);
     }
     (void)pthread_mutex_unlock(&p->mutex);
     if (gone)
@@ -368,7 +368,7 @@ int server_connection_push(struct connection *p, struct job *j, enum chunk_kind 
     piece->size = size;
     piece->status = status;
     piece->droppable = droppable;
-    return push(p, piece);
+    return push_piece(p, piece);
 }
 
 int server_connection_push_shared(struct connection *p, struct job *j, struct shared *text)
@@ -380,7 +380,7 @@ int server_connection_push_shared(struct connection *p, struct job *j, struct sh
     piece->shared = text;
     piece->capacity = text->size; /* as if it were its own: what others hold may go first */
     piece->droppable = true;
-    return push(p, piece);
+    return push_piece(p, piece);
 }
 
 struct chunk *server_connection_take(struct connection *p, uint64_t *ret_dropped)

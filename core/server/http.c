@@ -61,7 +61,7 @@ static const struct {
     {-EINPROGRESS, "EINPROGRESS", 503},
 };
 
-static const char *reason(int status)
+static const char *status_reason(int status)
 {
     static const struct {
         int status;
@@ -121,7 +121,7 @@ static void add_head(struct connection *p, int status, const char *type, bool gz
                    "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n"
                    "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
                    "X-Frame-Options: DENY\r\nContent-Security-Policy: %s\r\nConnection: %s\r\n",
-                   status, reason(status), type, p->policy ? p->policy : own_page,
+                   status, status_reason(status), type, p->policy ? p->policy : own_page,
                    p->keep_alive ? "keep-alive" : "close");
     if (gzip)
         (void)buf_adds(&p->out, "Content-Encoding: gzip\r\n");
@@ -203,7 +203,7 @@ static void add_error(struct connection *p, int status, int code, struct slice w
 }
 
 /* Refuse a request and end the connection: what follows it cannot be trusted to be a request. */
-static int refuse(struct connection *p, int status, int code, const char *why)
+static int refuse_request(struct connection *p, int status, int code, const char *why)
 {
     p->keep_alive = false;
     p->closing = true;
@@ -281,7 +281,7 @@ void server_http_encode(struct connection *p, struct chunk *piece)
 {
     struct job *j = piece->job;
     if (!j) {
-        (void)refuse(p, 503, -EAGAIN, "no memory for this request");
+        (void)refuse_request(p, 503, -EAGAIN, "no memory for this request");
         return;
     }
     if (piece->kind != CHUNK_DONE) {
@@ -394,19 +394,19 @@ static int check_request(struct connection *p, const struct http_request *r, con
 
 /* ---- what is asked ---- */
 
-static int upgrade(struct connection *p, const struct http_request *r, size_t used)
+static int upgrade_connection(struct connection *p, const struct http_request *r, size_t used)
 {
     struct buf request;
     if (!r->upgrade || !server_slice_is(r->method, "GET") || r->ws_key.size != 24 ||
         !server_slice_is(r->ws_version, "13"))
-        return refuse(p, 426, -EINVAL, "/ws is a websocket, version 13");
+        return refuse_request(p, 426, -EINVAL, "/ws is a websocket, version 13");
     for (size_t i = 0; i < r->ws_key.size; i++)
         if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=",
                     r->ws_key.data[i]))
-            return refuse(p, 400, -EINVAL, "Sec-WebSocket-Key is not base64");
+            return refuse_request(p, 400, -EINVAL, "Sec-WebSocket-Key is not base64");
     bool named = r->ws_protocol.data != NULL;
     if (named && !memmem(r->ws_protocol.data, r->ws_protocol.size, "probing.1", 9))
-        return refuse(p, 400, -EINVAL, "the subprotocol spoken here is probing.1");
+        return refuse_request(p, 400, -EINVAL, "the subprotocol spoken here is probing.1");
     /* The library gets a request of our own making: it parses nothing that came from outside. */
     buf_init(&request, SERVER_HEADER_BYTES);
     (void)buf_addf(&request,
@@ -416,8 +416,8 @@ static int upgrade(struct connection *p, const struct http_request *r, size_t us
                    r->ws_key.data, named ? "Sec-WebSocket-Protocol: probing.1\r\n" : "");
     if (server_frames_arrived(&p->frames, p->in.data + used, p->in.size - used, clock_now()) != 0) {
         buf_done(&request);
-        return refuse(p, 400, -EINVAL,
-                      "what follows the request is not a websocket client's frame");
+        return refuse_request(p, 400, -EINVAL,
+                              "what follows the request is not a websocket client's frame");
     }
     if (p->in.size > used) /* frames that came before our answer: early, but not wrong */
         (void)buf_add(&request, p->in.data + used, p->in.size - used);
@@ -458,7 +458,7 @@ static int find_route(struct connection *p, const struct http_request *r,
     const char *why = NULL;
     int rc = p->continued ? 0 : server_connection_may_ask(p);
     if (rc < 0) {
-        (void)refuse(p, rc == -EACCES ? 403 : 429, rc, err_text());
+        (void)refuse_request(p, rc == -EACCES ? 403 : 429, rc, err_text());
         return 1;
     }
     int status = check_request(p, r, &why);
@@ -467,17 +467,18 @@ static int find_route(struct connection *p, const struct http_request *r,
         if (status == 401 && r->wants_html)
             ask_for_token(p);
         else
-            (void)refuse(p, status, status == 503 ? -EAGAIN : -EACCES, why);
+            (void)refuse_request(p, status, status == 503 ? -EAGAIN : -EACCES, why);
         return 1;
     }
     *ret_route = server_route_find(r);
     if (!*ret_route && !server_slice_is(r->path, "/ws")) {
-        (void)refuse(p, 404, -ENOENT, no_such_path(r));
+        (void)refuse_request(p, 404, -ENOENT, no_such_path(r));
         return 1;
     }
     if (*ret_route && !server_route_takes(*ret_route, r)) {
         p->allowed = server_route_methods(*ret_route);
-        (void)refuse(p, 405, -EINVAL, "this path does not take that method; GET / lists them");
+        (void)refuse_request(p, 405, -EINVAL,
+                             "this path does not take that method; GET / lists them");
         p->allowed = NULL;
         return 1;
     }
@@ -497,7 +498,7 @@ static int take_request(struct connection *p, const struct http_request *r, size
     if (find_route(p, r, &route) != 0)
         return 0;
     if (!route)
-        return upgrade(p, r, used);
+        return upgrade_connection(p, r, used);
     if (p->in.size - used < r->content_length) {
         if (r->expects && !p->continued)
             (void)buf_adds(&p->out, "HTTP/1.1 100 Continue\r\n\r\n");
@@ -519,7 +520,7 @@ static int take_request(struct connection *p, const struct http_request *r, size
 }
 
 /* Empty lines between requests: RFC 9112, 2.2.  The bytes end with `size`, not with a NUL. */
-static size_t blanks(const struct buf *in)
+static size_t count_blank_bytes(const struct buf *in)
 {
     size_t n = 0;
     while (n < in->size && (in->data[n] == '\r' || in->data[n] == '\n'))
@@ -534,11 +535,11 @@ int server_http_receive(struct connection *p)
         return -1; /* a browser or curl that went away looks like this; see docs/protocol.md */
     if (p->told && !p->closing) {
         const char *why = server_connection_why(p, &code);
-        (void)refuse(p, code == -EACCES ? 403 : 503, code, why);
+        (void)refuse_request(p, code == -EACCES ? 403 : 503, code, why);
     }
     while (!p->jobs && !p->closing && p->in.size > 0 && p->out.size <= SERVER_CHUNK_BYTES) {
         struct http_request r;
-        size_t blank = blanks(&p->in);
+        size_t blank = count_blank_bytes(&p->in);
         if (blank > 0 && blank < p->in.size) {
             server_raw_used(p, blank);
             continue;
@@ -547,9 +548,9 @@ int server_http_receive(struct connection *p)
         p->is_head = false; /* of the one before */
         int used = server_http_parse(p->in.data, p->in.size, &r);
         if (used < 0)
-            return refuse(p, 0, used, err_why(used));
+            return refuse_request(p, 0, used, err_why(used));
         if ((used > 0 ? (size_t)used : p->in.size) > SERVER_HEADER_BYTES)
-            return refuse(p, 431, -EMSGSIZE, "the headers are longer than 16 KiB");
+            return refuse_request(p, 431, -EMSGSIZE, "the headers are longer than 16 KiB");
         int rc = used > 0 ? take_request(p, &r, (size_t)used) : -EAGAIN;
         if (rc == -EAGAIN)
             return p->eof ? -1 : 0;

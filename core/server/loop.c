@@ -105,7 +105,7 @@ static void drop_refused(struct connection *p)
         server_connection_drop(p, server_connection_why(p, &code));
 }
 
-static void housekeeping(lws_sorted_usec_list_t *timer)
+static void keep_house(lws_sorted_usec_list_t *timer)
 {
     struct server *s = lws_container_of(timer, struct server, housekeeping);
     uint64_t now = clock_now();
@@ -125,16 +125,16 @@ static void housekeeping(lws_sorted_usec_list_t *timer)
         server_rest_over(s, i);
     bool stopping = atomic_load_explicit(&s->stop, memory_order_acquire);
     if (stopping)
-        lws_sul_schedule(s->context, 0, timer, housekeeping, STOP_LOOK_US);
+        lws_sul_schedule(s->context, 0, timer, keep_house, STOP_LOOK_US);
     else if (s->peers || s->resting[0] || s->resting[1]) /* else libwebsockets' 30 s are enough */
-        lws_sul_schedule(s->context, 0, timer, housekeeping, HOUSEKEEPING_US);
+        lws_sul_schedule(s->context, 0, timer, keep_house, HOUSEKEEPING_US);
 }
 
 void server_loop_rest(struct server *s)
 {
     if (s->context && !s->resting[0] && !s->resting[1] &&
         !atomic_load_explicit(&s->stop, memory_order_acquire))
-        lws_sul_schedule(s->context, 0, &s->housekeeping, housekeeping, LWS_SET_TIMER_USEC_CANCEL);
+        lws_sul_schedule(s->context, 0, &s->housekeeping, keep_house, LWS_SET_TIMER_USEC_CANCEL);
 }
 
 /* ---- listeners ---- */
@@ -193,7 +193,7 @@ static int on_file(struct server *s, struct lws *wsi, enum lws_callback_reasons 
         /* One that is to come stays: who connects all the time would put it off for ever. */
         if ((s->peers || s->resting[0] || s->resting[1]) &&
             lws_dll2_is_detached(&s->housekeeping.list))
-            lws_sul_schedule(s->context, 0, &s->housekeeping, housekeeping, HOUSEKEEPING_US);
+            lws_sul_schedule(s->context, 0, &s->housekeeping, keep_house, HOUSEKEEPING_US);
         return 0;
     }
     if (reason == LWS_CALLBACK_RAW_WRITEABLE_FILE)
@@ -319,7 +319,7 @@ static void cancel_jobs(struct server *s)
             server_job_cancel(j);
 }
 
-static void end(struct server *s)
+static void end_loop(struct server *s)
 {
     struct lws_context *context = s->context;
     if (!context)
@@ -328,7 +328,7 @@ static void end(struct server *s)
     if (deaf)
         close_all(s);
     cancel_jobs(s); /* their timers first, they live in there */
-    lws_sul_schedule(context, 0, &s->housekeeping, housekeeping, LWS_SET_TIMER_USEC_CANCEL);
+    lws_sul_schedule(context, 0, &s->housekeeping, keep_house, LWS_SET_TIMER_USEC_CANCEL);
     (void)pthread_mutex_lock(&s->waking);
     s->context = NULL; /* from here on nobody wakes it */
     (void)pthread_mutex_unlock(&s->waking);
@@ -443,7 +443,7 @@ static int new_context(struct server *s)
 {
     int rc = -EAGAIN;
     for (int i = 0; i < CONTEXTS; i++) {
-        end(s);
+        end_loop(s);
         for (int k = 0; k < SERVER_FDS; k++)
             server_slot_drop(s, k);
         rc = server_loop_new(s);
@@ -475,7 +475,7 @@ static int open_again(struct server *s)
  * tried once more later. */
 static void begin_again(struct server *s)
 {
-    end(s);
+    end_loop(s);
     for (int i = 0; i < 2; i++) {
         s->listeners[i] = NULL;
         s->listen_fds[i] = -1;
@@ -488,7 +488,7 @@ static void begin_again(struct server *s)
                  "the server has begun again");
         return;
     }
-    end(s);
+    end_loop(s);
     (void)poll(NULL, 0, AGAIN_MS);
 }
 
@@ -513,11 +513,11 @@ void *server_loop(void *arg)
             for (int i = 0; i < 2; i++)
                 close_listener(s, i);
             say_goodbye(s);
-            housekeeping(&s->housekeeping);
+            keep_house(&s->housekeeping);
         }
         if (is_stopped(s, looks++))
             break;
     }
-    end(s);
+    end_loop(s);
     return NULL;
 }

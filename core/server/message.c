@@ -202,7 +202,7 @@ bool server_slice_is_case(struct slice s, const char *text)
     return s.size == strlen(text) && strncasecmp(s.data, text, s.size) == 0;
 }
 
-static struct slice trimmed(const char *from, const char *to)
+static struct slice trim_blanks(const char *from, const char *to)
 {
     while (from < to && (*from == ' ' || *from == '\t'))
         from++;
@@ -217,7 +217,7 @@ static bool has_token(struct slice value, const char *word)
     const char *p = value.data, *end = value.data + value.size;
     while (p < end) {
         const char *comma = memchr(p, ',', (size_t)(end - p));
-        if (server_slice_is_case(trimmed(p, comma ? comma : end), word))
+        if (server_slice_is_case(trim_blanks(p, comma ? comma : end), word))
             return true;
         if (!comma)
             return false;
@@ -227,15 +227,15 @@ static bool has_token(struct slice value, const char *word)
 }
 
 /* Is `word` in a list such as "gzip;q=0.5, br"?  Not when its weight is 0. */
-static bool accepts(struct slice value, const char *word)
+static bool accepts_word(struct slice value, const char *word)
 {
     const char *p = value.data, *end = value.data + value.size;
     while (p < end) {
         const char *comma = memchr(p, ',', (size_t)(end - p));
         const char *stop = comma ? comma : end;
         const char *semicolon = memchr(p, ';', (size_t)(stop - p));
-        if (server_slice_is_case(trimmed(p, semicolon ? semicolon : stop), word)) {
-            struct slice weight = semicolon ? trimmed(semicolon + 1, stop) : (struct slice){0};
+        if (server_slice_is_case(trim_blanks(p, semicolon ? semicolon : stop), word)) {
+            struct slice weight = semicolon ? trim_blanks(semicolon + 1, stop) : (struct slice){0};
             return !weight.data || weight.size < 3 || strncasecmp(weight.data, "q=", 2) != 0 ||
                    strspn(weight.data + 2, "0.") < weight.size - 2;
         }
@@ -297,12 +297,12 @@ static int read_header(struct slice name, struct slice value, struct http_reques
     if (server_slice_is_case(name, "Transfer-Encoding"))
         return err_set(-ENOTSUP, "a body needs Content-Length here, not Transfer-Encoding");
     if (server_slice_is_case(name, "Accept-Encoding"))
-        r->gzip = accepts(value, "gzip");
+        r->gzip = accepts_word(value, "gzip");
     if (server_slice_is_case(name, "Accept")) {
-        r->wants_html = accepts(value, "text/html");
-        r->wants_text =
-            accepts(value, "text/plain") && !accepts(value, "application/openmetrics-text");
-        r->wants_arrow = accepts(value, SQL_ARROW_TYPE);
+        r->wants_html = accepts_word(value, "text/html");
+        r->wants_text = accepts_word(value, "text/plain") &&
+                        !accepts_word(value, "application/openmetrics-text");
+        r->wants_arrow = accepts_word(value, SQL_ARROW_TYPE);
     }
     if (server_slice_is_case(name, "Upgrade"))
         r->upgrade = has_token(value, "websocket");
@@ -340,7 +340,7 @@ static int read_target(struct slice target, struct http_request *r)
 
 static int read_request_line(const char *line, const char *end, struct http_request *r)
 {
-    struct slice whole = trimmed(line, end);
+    struct slice whole = trim_blanks(line, end);
     const char *stop = whole.data + whole.size;
     const char *blank = memchr(whole.data, ' ', whole.size);
     if (!blank || whole.size < 14)
@@ -383,7 +383,7 @@ static int read_header_line(const char *line, const char *end, struct http_reque
         if ((unsigned char)*p < ' ' && *p != '\t' && !(*p == '\r' && p + 1 == end))
             return err_set(-EINVAL, "a header contains a control byte");
     struct slice name = {line, (size_t)(colon - line)};
-    return read_header(name, trimmed(colon + 1, end), r);
+    return read_header(name, trim_blanks(colon + 1, end), r);
 }
 
 int server_http_parse(const char *data, size_t size, struct http_request *ret)
@@ -417,7 +417,7 @@ static int hex_digit(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static int unescape(const char *p, const char *end, struct buf *ret)
+static int unescape_parameter(const char *p, const char *end, struct buf *ret)
 {
     for (; p < end; p++) {
         char c = *p == '+' ? ' ' : *p;
@@ -442,7 +442,7 @@ int server_http_parameter(struct slice query, const char *name, struct buf *ret)
         const char *stop = memchr(p, '&', (size_t)(end - p));
         stop = stop ? stop : end;
         if ((size_t)(stop - p) > n && memcmp(p, name, n) == 0 && p[n] == '=')
-            return unescape(p + n + 1, stop, ret);
+            return unescape_parameter(p + n + 1, stop, ret);
         p = stop + 1;
     }
     return 0;

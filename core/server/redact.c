@@ -16,12 +16,12 @@
 
 #define MOST (SERVER_MESSAGE_BYTES * 2) /* bytes of one line: JSON is one */
 
-static bool hides(const struct job *j)
+static bool hides_secrets(const struct job *j)
 {
     return j->peer->access != ACCESS_FULL && !j->reply.clean;
 }
 
-static int pass(struct job *j, size_t size)
+static int pass_line(struct job *j, size_t size)
 {
     struct buf shown;
 
@@ -43,7 +43,7 @@ static int pass(struct job *j, size_t size)
 
 int server_shade_write(struct job *j, const void *data, size_t size)
 {
-    if (!hides(j))
+    if (!hides_secrets(j))
         return server_connection_write(j, data, size);
     if (size > MOST || buf_add(&j->held, data, size) < 0)
         return err_set(-EMSGSIZE,
@@ -53,13 +53,13 @@ int server_shade_write(struct job *j, const void *data, size_t size)
     if (!memchr(data, '\n', size))
         return 0;
     size_t whole = secret_whole(j->held.data, j->held.size);
-    return whole > 0 ? pass(j, whole) : 0;
+    return whole > 0 ? pass_line(j, whole) : 0;
 }
 
 void server_shade_end(struct job *j)
 {
     if (j->held.size > 0)
-        (void)pass(j, j->held.size); /* -ECANCELED: it is going away */
+        (void)pass_line(j, j->held.size); /* -ECANCELED: it is going away */
     buf_done(&j->held);
 }
 

@@ -72,7 +72,7 @@ void server_wake(struct server *s)
 
 /* ---- life ---- */
 
-static char *copy(const char *text)
+static char *copy_text(const char *text)
 {
     return text && *text ? strdup(text) : NULL;
 }
@@ -122,15 +122,15 @@ static int make_server(const struct server_options *o, struct server **ret)
     s->stuck_s = o->stuck_s ? o->stuck_s : SERVER_STUCK_S;
     s->host = o->host;
     s->sql = o->sql;
-    s->socket_path = copy(o->socket_path);
-    s->token_path = copy(o->token_path);
-    s->version = copy(o->version ? o->version : "0");
+    s->socket_path = copy_text(o->socket_path);
+    s->token_path = copy_text(o->token_path);
+    s->version = copy_text(o->version ? o->version : "0");
     *ret = s;
     int rc = set_token(s, ACCESS_FULL, o->token);
     return rc == 0 ? set_token(s, ACCESS_READ, o->read_token) : rc;
 }
 
-static void undo(struct server *s)
+static void undo_start(struct server *s)
 {
     if (s->context)
         lws_context_destroy(s->context);
@@ -140,7 +140,7 @@ static void undo(struct server *s)
     server_unref(s);
 }
 
-static int start(struct server *s, const char *listen_on)
+static int start_server(struct server *s, const char *listen_on)
 {
     int fd = -1;
     int rc = s->socket_path ? server_listen_unix(s->socket_path, &fd) : 0;
@@ -166,7 +166,7 @@ int server_new(const struct server_options *o, struct server **ret)
     if (!s)
         return rc;
     if (rc == 0)
-        rc = start(s, o->listen);
+        rc = start_server(s, o->listen);
     if (rc == 0) {
         *ret = s;
         return 0;
@@ -174,7 +174,7 @@ int server_new(const struct server_options *o, struct server **ret)
     if (s->thread)
         server_free(s);
     else
-        undo(s);
+        undo_start(s);
     return rc;
 }
 

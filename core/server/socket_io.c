@@ -67,7 +67,7 @@ static void choose_deadline(struct connection *p)
 }
 
 /* Is it HTTP?  Judged by the end of the first line, so that a command may be called "get". */
-static int greet(struct connection *p)
+static int find_protocol(struct connection *p)
 {
     const char *end = memchr(p->in.data, '\n', p->in.size);
     if (!end)
@@ -87,7 +87,7 @@ int server_raw_receive(struct connection *p)
 {
     int rc = 0;
     if (p->kind == CONNECTION_GREETING && (p->in.size > 0 || p->eof))
-        rc = p->in.size > 0 ? greet(p) : -1;
+        rc = p->in.size > 0 ? find_protocol(p) : -1;
     if (rc >= 0 && !p->closing) {
         if (p->kind == CONNECTION_HTTP)
             rc = server_http_receive(p);
@@ -161,7 +161,7 @@ static int send_out(struct connection *p)
 
 /* All is said.  Closing now, with bytes of the client's unread, would make the kernel throw away
  * what it has not read of ours, a refusal's reason for example: so first let it hang up. */
-static int linger(struct connection *p)
+static int linger_closing(struct connection *p)
 {
     /* By the local socket what is sent stays to be read; it is TCP's reset that takes it. */
     if (p->eof || (p->told && p->local) ||
@@ -204,7 +204,7 @@ static int write_all(struct connection *p)
         return 0;
     }
     if (p->closing)
-        return linger(p);
+        return linger_closing(p);
     if (p->in.size > 0 && !p->jobs)
         return server_raw_receive(p);
     if (p->eof && !p->jobs)

@@ -53,7 +53,7 @@ int server_ws_handover(struct connection *p, const char *request, size_t size)
     return -1; /* closes the old descriptor only */
 }
 
-static int say(struct connection *p, const char *why)
+static int send_error(struct connection *p, const char *why)
 {
     (void)pthread_mutex_lock(&p->mutex);
     bool full = p->queued > SERVER_QUEUE_BYTES;
@@ -63,13 +63,13 @@ static int say(struct connection *p, const char *why)
     return server_connection_push(p, NULL, CHUNK_ERROR, 0, why, strlen(why), false) < 0 ? -1 : 0;
 }
 
-static int obey(struct connection *p, const struct message *m)
+static int start_request(struct connection *p, const struct message *m)
 {
     struct job *j = server_job_find(p, m->id);
     if (m->kind == MESSAGE_CANCEL) {
         if (!j) {
             (void)err_set(-ENOENT, "nothing with id %lld is running", (long long)m->id);
-            return say(p, err_text());
+            return send_error(p, err_text());
         }
         server_job_cancel(j);
         if (j->kind != JOB_RUN) {
@@ -80,12 +80,12 @@ static int obey(struct connection *p, const struct message *m)
     }
     if (j) {
         (void)err_set(-EEXIST, "id %lld is in use; choose another", (long long)m->id);
-        return say(p, err_text());
+        return send_error(p, err_text());
     }
     if (p->n_jobs >= SERVER_JOBS) {
         (void)err_set(-EAGAIN, "id %lld: %d things run on this connection already",
                       (long long)m->id, SERVER_JOBS);
-        return say(p, err_text());
+        return send_error(p, err_text());
     }
     switch (m->kind) {
     case MESSAGE_RUN:
@@ -122,19 +122,19 @@ static int take_message(struct connection *p)
     if (may < 0 && !cancels)
         rc = may;
     if (rc == 0) {
-        rc = obey(p, &m);
+        rc = start_request(p, &m);
     } else if (id >= 0) {
-        rc = server_job_find(p, id) || p->n_jobs >= SERVER_JOBS ? say(p, err_why(rc))
+        rc = server_job_find(p, id) || p->n_jobs >= SERVER_JOBS ? send_error(p, err_why(rc))
                                                                 : server_job_refuse(p, id, rc);
     } else {
-        rc = say(p, err_why(rc));
+        rc = send_error(p, err_why(rc));
     }
     arena_done(&a);
     server_raw_used(p, p->in.size);
     return rc;
 }
 
-static int receive(struct lws *wsi, struct connection *p, const char *data, size_t size)
+static int receive_frame(struct lws *wsi, struct connection *p, const char *data, size_t size)
 {
     static const char too_long[] = "a message is at most 4 MiB";
     if (lws_frame_is_binary(wsi)) {
@@ -196,7 +196,7 @@ static void add_shared(struct connection *p, const struct job *j, const struct s
     (void)buf_addc(&p->out, '}');
 }
 
-static void begin(struct connection *p)
+static void begin_message(struct connection *p)
 {
     static const char room[LWS_PRE];
     buf_reset(&p->out);
@@ -224,7 +224,7 @@ static void add_frame(struct buf *to, enum lws_write_protocol as, const char *da
     (void)buf_add(to, data, n);
 }
 
-static int flush(struct lws *wsi, struct connection *p, enum lws_write_protocol as)
+static int flush_message(struct lws *wsi, struct connection *p, enum lws_write_protocol as)
 {
     if (p->out.failed)
         return -1;
@@ -239,7 +239,7 @@ static int flush(struct lws *wsi, struct connection *p, enum lws_write_protocol 
         if (rc == 0 && lws_write(wsi, (unsigned char *)p->out.data + LWS_PRE, n, as) < 0)
             rc = -1;
     }
-    begin(p);
+    begin_message(p);
     server_add(p->bytes_out, rc < 0 ? 0 : n);
     return rc;
 }
@@ -252,16 +252,16 @@ static int send_data(struct lws *wsi, struct connection *p, struct job *j,
     size_t size = last ? 0 : piece->size;
     if (j->bytes || j->reply.media_type) {
         add_bytes(p, j, data, size, last);
-        return flush(wsi, p, LWS_WRITE_BINARY);
+        return flush_message(wsi, p, LWS_WRITE_BINARY);
     }
     if (piece->shared)
         add_shared(p, j, piece->shared);
     else
         add_data(p, j, data, size, last);
-    return flush(wsi, p, LWS_WRITE_TEXT);
+    return flush_message(wsi, p, LWS_WRITE_TEXT);
 }
 
-static int encode(struct lws *wsi, struct connection *p, struct chunk *piece)
+static int encode_piece(struct lws *wsi, struct connection *p, struct chunk *piece)
 {
     struct job *j = piece->job;
     switch (piece->kind) {
@@ -294,7 +294,7 @@ static int encode(struct lws *wsi, struct connection *p, struct chunk *piece)
         server_job_remove(j);
         break;
     }
-    return flush(wsi, p, LWS_WRITE_TEXT);
+    return flush_message(wsi, p, LWS_WRITE_TEXT);
 }
 
 static int hang_up(struct lws *wsi)
@@ -310,16 +310,16 @@ static int send_piece(struct lws *wsi, struct connection *p, struct chunk *piece
     if (dropped > 0) {
         (void)buf_addf(&p->out, "{\"id\":%lld,\"dropped\":%llu}", (long long)piece->job->id,
                        (unsigned long long)dropped);
-        rc = flush(wsi, p, LWS_WRITE_TEXT);
+        rc = flush_message(wsi, p, LWS_WRITE_TEXT);
     }
     if (rc == 0 && (!piece->job || !piece->job->over || piece->kind == CHUNK_DONE))
-        rc = encode(wsi, p, piece);
+        rc = encode_piece(wsi, p, piece);
     return rc;
 }
 
 /* A message of a stream, or an answer and its end: one call of the kernel, and a client that is
  * woken up once. */
-static int writeable(struct lws *wsi, struct connection *p)
+static int send_waiting(struct lws *wsi, struct connection *p)
 {
     struct chunk *piece;
     uint64_t dropped;
@@ -328,7 +328,7 @@ static int writeable(struct lws *wsi, struct connection *p)
     server_connection_wait(p, WAIT_NOTHING, 0);
     if (!server_connection_waiting(p))
         return p->closing ? hang_up(wsi) : 0;
-    begin(p);
+    begin_message(p);
     while (rc == 0 && turn < SERVER_CHUNK_BYTES && !lws_partial_buffered(wsi) &&
            (piece = server_connection_take(p, &dropped)) != NULL) {
         turn += piece->droppable ? SERVER_CHUNK_BYTES : sizeof(*piece) + piece->capacity;
@@ -353,14 +353,14 @@ bool server_ws_send(struct connection *p)
     struct lws *wsi = p->wsi;
     if (!p->open || p->closing || lws_partial_buffered(wsi))
         return false;
-    if (writeable(wsi, p) < 0)
+    if (send_waiting(wsi, p) < 0)
         lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
     return true;
 }
 
 /* Bytes that libwebsockets has read and not yet used.  It closes without a word what we refuse, so
  * the word is ours, when it cannot fall into the middle of a frame. */
-static int arrived(struct lws *wsi, struct connection *p, const void *data, size_t size)
+static int check_arrived(struct lws *wsi, struct connection *p, const void *data, size_t size)
 {
     int code = server_frames_arrived(&p->frames, data, size, clock_now());
     const unsigned char goodbye[] = {0x88, 2, (unsigned char)(code >> 8), (unsigned char)code};
@@ -392,11 +392,11 @@ int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct co
 {
     if (reason == LWS_CALLBACK_RECEIVE) {
         server_add(p->bytes_in, size);
-        return receive(wsi, p, in, size);
+        return receive_frame(wsi, p, in, size);
     }
     if (reason == LWS_CALLBACK_SERVER_WRITEABLE)
-        return writeable(wsi, p);
+        return send_waiting(wsi, p);
     if (reason == LWS_CALLBACK_USER) /* core/compat/lws_inspect.c */
-        return arrived(wsi, p, in, size);
+        return check_arrived(wsi, p, in, size);
     return 0;
 }

@@ -95,7 +95,7 @@ static void wait_while(uint32_t state, uint64_t timeout_ns)
     (void)syscall(SYS_futex, &loan.state, FUTEX_WAIT_PRIVATE, state, &most, NULL, 0);
 }
 
-static int ask(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns)
+static int ask_thread(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns)
 {
     struct proc_syscall waiting;
     uint32_t asked = ASKED;
@@ -132,10 +132,10 @@ int altstack_give(pid_t tid, void *memory, size_t size, bool take_back, uint64_t
     uint64_t end = clock_monotonic() + timeout_ns;
     if (signal_number() == 0 || signal_take() < 0) /* without our handler it ends the process */
         return -EBUSY;
-    int rc = ask(tid, memory, size, take_back, timeout_ns);
+    int rc = ask_thread(tid, memory, size, take_back, timeout_ns);
     if (rc != 1 || !take_back)
         return rc;
-    while ((rc = ask(tid, memory, size, /* take_back= */ true, timeout_ns)) == -EAGAIN &&
+    while ((rc = ask_thread(tid, memory, size, /* take_back= */ true, timeout_ns)) == -EAGAIN &&
            clock_monotonic() < end)
         (void)nanosleep(&nap, NULL);
     return rc == 0 ? 1 : -EAGAIN;

@@ -248,8 +248,8 @@ static int look_at_myself(struct stack_process *self, struct hold *hold, struct 
     return unwind_into(self, &r, ret);
 }
 
-static int look(struct stack_process *self, pid_t tid, uint64_t timeout_ns, struct hold *hold,
-                struct stack_thread *ret)
+static int look_at_thread(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
+                          struct hold *hold, struct stack_thread *ret)
 {
     int rc = read_stat(tid, ret);
     ret->tid = tid;
@@ -289,13 +289,13 @@ int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
                   struct stack_thread *ret)
 {
     struct hold none = {.fn = NULL};
-    return look(self, tid, timeout_ns, &none, ret);
+    return look_at_thread(self, tid, timeout_ns, &none, ret);
 }
 
 int stack_capture_held(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
                        void (*fn)(void *arg), void *arg, struct stack_thread *ret)
 {
     struct hold hold = {.fn = fn, .arg = arg};
-    int rc = look(self, tid, timeout_ns, &hold, ret);
+    int rc = look_at_thread(self, tid, timeout_ns, &hold, ret);
     return rc < 0 ? rc : hold.stood;
 }

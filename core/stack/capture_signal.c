@@ -101,7 +101,7 @@ static size_t read_memory(uint64_t from, void *ret, size_t size)
 }
 
 /* Does the code before a return address push this number and then make a call?       [signal] */
-static bool pushes(uint64_t ret_address, uint64_t number)
+static bool pushes_number(uint64_t ret_address, uint64_t number)
 {
     unsigned char code[PUSH_BYTES + 5];
     int32_t wide;
@@ -143,7 +143,7 @@ static int64_t call_before(uint64_t ip, uint64_t sp)
         return -1;
     size_t n = read_memory(sp, stack, sizeof(stack)) / sizeof(stack[0]);
     for (size_t i = 0; i + 1 < n; i++) {
-        if (pushes(stack[i], stack[i + 1]))
+        if (pushes_number(stack[i], stack[i + 1]))
             return (int64_t)stack[i + 1];
     }
     return -1;

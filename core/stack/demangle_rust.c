@@ -25,7 +25,7 @@ struct rust {
     bool bad;
 };
 
-static void put(struct rust *r, const char *text, size_t n)
+static void put_bytes(struct rust *r, const char *text, size_t n)
 {
     size_t room = r->size - 1 - r->n;
     n = n < room ? n : room;
@@ -33,12 +33,12 @@ static void put(struct rust *r, const char *text, size_t n)
     r->n += n;
 }
 
-static void say(struct rust *r, const char *text)
+static void put_text(struct rust *r, const char *text)
 {
-    put(r, text, strlen(text));
+    put_bytes(r, text, strlen(text));
 }
 
-static bool eat(struct rust *r, char c)
+static bool eat_char(struct rust *r, char c)
 {
     if (*r->p != c)
         return false;
@@ -58,7 +58,7 @@ static int hex_value(char c)
 }
 
 /* Length of the part that begins here; 0: none, or it reaches over the end. */
-static size_t decimal(struct rust *r)
+static size_t read_length(struct rust *r)
 {
     size_t value = 0;
     while (is_digit(*r->p) && value < 100000)
@@ -78,7 +78,7 @@ static size_t put_escape(struct rust *r, const char *p, size_t n)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         size_t size = strlen(names[i][0]);
         if (size <= n && memcmp(p, names[i][0], size) == 0) {
-            say(r, names[i][1]);
+            put_text(r, names[i][1]);
             return size;
         }
     }
@@ -87,7 +87,7 @@ static size_t put_escape(struct rust *r, const char *p, size_t n)
     int code = hex_value(p[2]) * 16 + hex_value(p[3]); /* below ' ' when a digit is none */
     if (code < ' ' || code > '~')
         return 0;
-    put(r, &(char){(char)code}, 1);
+    put_bytes(r, &(char){(char)code}, 1);
     return 5;
 }
 
@@ -99,10 +99,10 @@ static void put_part(struct rust *r, const char *p, size_t n)
         if (escape) {
             i += escape;
         } else if (i + 1 < n && p[i] == '.' && p[i + 1] == '.') {
-            say(r, "::");
+            put_text(r, "::");
             i += 2;
         } else {
-            put(r, p + i++, 1);
+            put_bytes(r, p + i++, 1);
         }
     }
 }
@@ -112,12 +112,12 @@ static bool is_hash(const char *part)
     return part[0] == 'h' && strspn(part + 1, "0123456789abcdef") >= 16;
 }
 
-static bool legacy(struct rust *r)
+static bool demangle_legacy(struct rust *r)
 {
     const char *last = NULL;
     for (const char *p = r->p; is_digit(*p);) { /* is the last part a hash? */
         struct rust at = {.p = p};
-        size_t n = decimal(&at);
+        size_t n = read_length(&at);
         last = p;
         if (!n || strnlen(at.p, n) < n)
             return false;
@@ -128,9 +128,9 @@ static bool legacy(struct rust *r)
             return false;
     }
     for (bool first = true; r->p < last; first = false) {
-        size_t n = decimal(r);
+        size_t n = read_length(r);
         if (!first)
-            say(r, "::");
+            put_text(r, "::");
         put_part(r, r->p, n);
         r->p += n;
     }
@@ -143,10 +143,10 @@ static void put_path(struct rust *r, bool in_type);
 static void put_type(struct rust *r);
 
 /* "_" is 0, "0_" 1, ... */
-static uint64_t base62(struct rust *r)
+static uint64_t read_base62(struct rust *r)
 {
     uint64_t value = 0;
-    if (eat(r, '_'))
+    if (eat_char(r, '_'))
         return 0;
     for (; *r->p && *r->p != '_' && value < UINT64_MAX / 64; r->p++) {
         char c = *r->p;
@@ -158,28 +158,28 @@ static uint64_t base62(struct rust *r)
             break;
         value = value * 62 + (uint64_t)digit;
     }
-    r->bad = r->bad || !eat(r, '_');
+    r->bad = r->bad || !eat_char(r, '_');
     return value + 1;
 }
 
-static uint64_t disambiguator(struct rust *r)
+static uint64_t read_disambiguator(struct rust *r)
 {
-    return eat(r, 's') ? base62(r) + 1 : 0;
+    return eat_char(r, 's') ? read_base62(r) + 1 : 0;
 }
 
 /* An identifier; ones in other than ASCII letters stay in their Punycode. */
 static void put_name(struct rust *r, const char *before)
 {
-    (void)eat(r, 'u');
-    size_t n = decimal(r);
-    (void)eat(r, '_');
+    (void)eat_char(r, 'u');
+    size_t n = read_length(r);
+    (void)eat_char(r, '_');
     if (strnlen(r->p, n) < n) {
         r->bad = true;
         return;
     }
     if (n)
-        say(r, before);
-    put(r, r->p, n);
+        put_text(r, before);
+    put_bytes(r, r->p, n);
     r->p += n;
 }
 
@@ -187,7 +187,7 @@ static void put_name(struct rust *r, const char *before)
 static void put_again(struct rust *r, void (*fn)(struct rust *r))
 {
     const char *from = r->p - 1;
-    uint64_t at = base62(r);
+    uint64_t at = read_base62(r);
     const char *behind = r->p;
     if (r->bad || at >= (uint64_t)(from - r->begin)) {
         r->bad = true;
@@ -212,7 +212,7 @@ static void path_in_value(struct rust *r)
 static void skip_path(struct rust *r)
 {
     size_t n = r->n;
-    (void)disambiguator(r);
+    (void)read_disambiguator(r);
     put_path(r, /* in_type= */ true);
     r->n = n;
 }
@@ -221,11 +221,11 @@ static void put_const(struct rust *r)
 {
     char number[24];
     uint64_t value = 0;
-    if (eat(r, 'p')) {
-        say(r, "_");
+    if (eat_char(r, 'p')) {
+        put_text(r, "_");
         return;
     }
-    if (eat(r, 'B')) {
+    if (eat_char(r, 'B')) {
         put_again(r, put_const);
         return;
     }
@@ -233,27 +233,27 @@ static void put_const(struct rust *r)
         r->bad = true;
     else
         r->p++; /* its type: a number's, bool or char */
-    if (eat(r, 'n'))
-        say(r, "-");
+    if (eat_char(r, 'n'))
+        put_text(r, "-");
     for (; *r->p && *r->p != '_' && !r->bad; r->p++) {
         r->bad = !is_digit(*r->p) && (*r->p < 'a' || *r->p > 'f');
         value = value << 4 | (uint64_t)(is_digit(*r->p) ? *r->p - '0' : *r->p - 'a' + 10);
     }
-    r->bad = r->bad || !eat(r, '_');
+    r->bad = r->bad || !eat_char(r, '_');
     (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)value);
-    say(r, number);
+    put_text(r, number);
 }
 
 static void put_arguments(struct rust *r)
 {
-    for (bool first = true; !r->bad && !eat(r, 'E');) {
-        if (eat(r, 'L')) {
-            (void)base62(r);
+    for (bool first = true; !r->bad && !eat_char(r, 'E');) {
+        if (eat_char(r, 'L')) {
+            (void)read_base62(r);
             continue;
         }
-        say(r, first ? "" : ", ");
+        put_text(r, first ? "" : ", ");
         first = false;
-        if (eat(r, 'K'))
+        if (eat_char(r, 'K'))
             put_const(r);
         else
             put_type(r);
@@ -266,18 +266,18 @@ static void put_nested(struct rust *r, bool in_type)
     r->bad = r->bad || !space;
     r->p += !r->bad;
     put_path(r, in_type);
-    uint64_t number = disambiguator(r);
+    uint64_t number = read_disambiguator(r);
     if (space >= 'a' && space <= 'z') {
         put_name(r, "::");
         return;
     }
-    say(r, space == 'C' ? "::{closure" : space == 'S' ? "::{shim" : "::{");
+    put_text(r, space == 'C' ? "::{closure" : space == 'S' ? "::{shim" : "::{");
     put_name(r, ":");
     (void)snprintf(text, sizeof(text), "#%llu}", (unsigned long long)number);
-    say(r, text);
+    put_text(r, text);
 }
 
-static bool enter(struct rust *r)
+static bool enter_level(struct rust *r)
 {
     r->bad = r->bad || ++r->work > WORK || r->depth >= DEPTH;
     r->depth++;
@@ -287,11 +287,11 @@ static bool enter(struct rust *r)
 static void put_path(struct rust *r, bool in_type)
 {
     char tag = *r->p;
-    if (enter(r)) {
+    if (enter_level(r)) {
         r->p += tag != '\0';
         switch (tag) {
         case 'C':
-            (void)disambiguator(r);
+            (void)read_disambiguator(r);
             put_name(r, "");
             break;
         case 'M': /* <T> */
@@ -299,22 +299,22 @@ static void put_path(struct rust *r, bool in_type)
         case 'Y':
             if (tag != 'Y')
                 skip_path(r);
-            say(r, "<");
+            put_text(r, "<");
             put_type(r);
             if (tag != 'M') {
-                say(r, " as ");
+                put_text(r, " as ");
                 put_path(r, /* in_type= */ true);
             }
-            say(r, ">");
+            put_text(r, ">");
             break;
         case 'N':
             put_nested(r, in_type);
             break;
         case 'I':
             put_path(r, in_type);
-            say(r, in_type ? "<" : "::<");
+            put_text(r, in_type ? "<" : "::<");
             put_arguments(r);
-            say(r, ">");
+            put_text(r, ">");
             break;
         case 'B':
             put_again(r, in_type ? path_in_type : path_in_value);
@@ -326,7 +326,7 @@ static void put_path(struct rust *r, bool in_type)
     r->depth--;
 }
 
-static const char *basic(char c)
+static const char *basic_type(char c)
 {
     static const char *const names[26] = {"i8",   "bool",  "char",  "f64", "str", "f32", NULL,
                                           "u8",   "isize", "usize", NULL,  "i32", "u32", "i128",
@@ -338,74 +338,74 @@ static const char *basic(char c)
 /* "(A, B) -> C"; the way it is called is left out. */
 static void put_function(struct rust *r)
 {
-    if (eat(r, 'G'))
-        (void)base62(r);
-    say(r, eat(r, 'U') ? "unsafe fn(" : "fn(");
-    if (eat(r, 'K') && !eat(r, 'C')) {
+    if (eat_char(r, 'G'))
+        (void)read_base62(r);
+    put_text(r, eat_char(r, 'U') ? "unsafe fn(" : "fn(");
+    if (eat_char(r, 'K') && !eat_char(r, 'C')) {
         size_t n = r->n;
         put_name(r, "");
         r->n = n;
     }
     put_arguments(r);
-    say(r, ")");
-    if (eat(r, 'u'))
+    put_text(r, ")");
+    if (eat_char(r, 'u'))
         return;
-    say(r, " -> ");
+    put_text(r, " -> ");
     put_type(r);
 }
 
 static void put_dyn(struct rust *r)
 {
-    if (eat(r, 'G'))
-        (void)base62(r);
-    say(r, "dyn ");
-    for (bool first = true; !r->bad && !eat(r, 'E'); first = false) {
-        say(r, first ? "" : " + ");
+    if (eat_char(r, 'G'))
+        (void)read_base62(r);
+    put_text(r, "dyn ");
+    for (bool first = true; !r->bad && !eat_char(r, 'E'); first = false) {
+        put_text(r, first ? "" : " + ");
         put_path(r, /* in_type= */ true);
-        while (!r->bad && eat(r, 'p')) {
+        while (!r->bad && eat_char(r, 'p')) {
             size_t n = r->n; /* associated types are left out */
             put_name(r, "");
             put_type(r);
             r->n = n;
         }
     }
-    r->bad = r->bad || !eat(r, 'L');
+    r->bad = r->bad || !eat_char(r, 'L');
     if (!r->bad)
-        (void)base62(r);
+        (void)read_base62(r);
 }
 
 static void put_list(struct rust *r, char tag)
 {
-    say(r, tag == 'T' ? "(" : "[");
+    put_text(r, tag == 'T' ? "(" : "[");
     if (tag == 'T') {
         put_arguments(r);
     } else {
         put_type(r);
         if (tag == 'A') {
-            say(r, "; ");
+            put_text(r, "; ");
             put_const(r);
         }
     }
-    say(r, tag == 'T' ? ")" : "]");
+    put_text(r, tag == 'T' ? ")" : "]");
 }
 
 static void put_pointer(struct rust *r, char tag)
 {
-    say(r, tag == 'R' ? "&" : tag == 'Q' ? "&mut " : tag == 'P' ? "*const " : "*mut ");
-    if ((tag == 'R' || tag == 'Q') && eat(r, 'L'))
-        (void)base62(r);
+    put_text(r, tag == 'R' ? "&" : tag == 'Q' ? "&mut " : tag == 'P' ? "*const " : "*mut ");
+    if ((tag == 'R' || tag == 'Q') && eat_char(r, 'L'))
+        (void)read_base62(r);
     put_type(r);
 }
 
 static void put_type(struct rust *r)
 {
     char tag = *r->p;
-    if (enter(r)) {
-        const char *name = basic(tag);
+    if (enter_level(r)) {
+        const char *name = basic_type(tag);
         if (name || (tag && strchr("ASTRQPOFDB", tag)))
             r->p++;
         if (name)
-            say(r, name);
+            put_text(r, name);
         else if (tag == 'A' || tag == 'S' || tag == 'T')
             put_list(r, tag);
         else if (tag == 'R' || tag == 'Q' || tag == 'P' || tag == 'O')
@@ -430,7 +430,7 @@ bool rust_demangle(const char *name, char *ret, size_t size)
         return false;
     if (strncmp(name, "_ZN", 3) == 0) {
         r.p = name + 3;
-        found = legacy(&r);
+        found = demangle_legacy(&r);
     } else if (strncmp(name, "_R", 2) == 0 && !is_digit(name[2])) {
         r.begin = r.p = name + 2;
         put_path(&r, /* in_type= */ false);

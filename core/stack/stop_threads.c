@@ -45,7 +45,7 @@ static void wait_for(_Atomic uint32_t *word, uint32_t while_it_is,
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, while_it_is, &t, NULL, 0);
 }
 
-static void wake(_Atomic uint32_t *word) /* [signal] */
+static void wake_waiter(_Atomic uint32_t *word) /* [signal] */
 {
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
@@ -63,7 +63,7 @@ void gather_on_signal(const ucontext_t *context)
         return;
     atomic_store_explicit(&mine->context, context, memory_order_release);
     (void)atomic_fetch_add_explicit(&gathering.standing, 1, memory_order_acq_rel);
-    wake(&gathering.standing);
+    wake_waiter(&gathering.standing);
     while (atomic_load_explicit(&gathering.round, memory_order_acquire) == round &&
            (now = clock_monotonic()) < end)
         wait_for(&gathering.round, round, end - now);
@@ -84,7 +84,7 @@ int stack_gather_prepare(void)
 
 /* A thread that blocks the signal and waits in a system call is seen all the same.  One that runs
  * may be in a handler of ours for a moment, and is asked later: gives how many those are. */
-static uint32_t ask(void)
+static uint32_t ask_threads(void)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < gathering.n; i++) {
@@ -119,14 +119,14 @@ void stack_gather_begin(const pid_t *tids, uint32_t n)
     atomic_store_explicit(&gathering.standing, 0, memory_order_relaxed);
     uint32_t round = atomic_fetch_add_explicit(&gathering.rounds, 1, memory_order_relaxed) + 1;
     atomic_store_explicit(&gathering.round, round ? round : 1, memory_order_release);
-    (void)ask();
+    (void)ask_threads();
 }
 
 void stack_gather_wait(uint64_t timeout_ns)
 {
     uint64_t end = clock_monotonic() + timeout_ns, now;
     for (;;) {
-        uint32_t left = ask();
+        uint32_t left = ask_threads();
         uint32_t standing = atomic_load_explicit(&gathering.standing, memory_order_acquire);
         if (standing >= gathering.asked + left || (now = clock_monotonic()) >= end)
             return;
@@ -162,5 +162,5 @@ bool stack_gather_registers(pid_t tid, struct stack_registers *ret, int64_t *ret
 void stack_gather_end(void)
 {
     atomic_store_explicit(&gathering.round, 0, memory_order_release);
-    wake(&gathering.round);
+    wake_waiter(&gathering.round);
 }

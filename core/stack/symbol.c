@@ -43,7 +43,7 @@ void symbols_done(const struct stack_process *p, struct symbols *s)
 }
 
 /* `size` bytes at `offset` of the mapped file, or NULL. */
-static const void *inside(const struct symbols *s, uint64_t offset, uint64_t size)
+static const void *file_bytes(const struct symbols *s, uint64_t offset, uint64_t size)
 {
     uint64_t end;
     if (__builtin_add_overflow(offset, size, &end) || end > s->file_size || offset % 8)
@@ -54,7 +54,7 @@ static const void *inside(const struct symbols *s, uint64_t offset, uint64_t siz
 static bool same_build(struct stack_process *p, const struct module *m, const struct symbols *s)
 {
     unsigned char id[64];
-    const Elf64_Ehdr *header = inside(s, 0, sizeof(*header));
+    const Elf64_Ehdr *header = file_bytes(s, 0, sizeof(*header));
     if (!header || memcmp(header, &m->header, offsetof(Elf64_Ehdr, e_shoff)) != 0)
         return false;
     if (m->build_id == 0) /* then the place of the section table is what tells builds apart */
@@ -74,15 +74,16 @@ static bool same_build(struct stack_process *p, const struct module *m, const st
 
 static bool take_sections(struct symbols *s, uint32_t type)
 {
-    const Elf64_Ehdr *header = inside(s, 0, sizeof(*header));
-    const Elf64_Shdr *sections = inside(s, header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr));
+    const Elf64_Ehdr *header = file_bytes(s, 0, sizeof(*header));
+    const Elf64_Shdr *sections =
+        file_bytes(s, header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr));
     if (!sections || header->e_shentsize != sizeof(Elf64_Shdr))
         return false;
     for (uint32_t i = 0; i < header->e_shnum; i++) {
         if (sections[i].sh_type != type || sections[i].sh_link >= header->e_shnum)
             continue;
         const Elf64_Shdr *names = &sections[sections[i].sh_link];
-        s->table = inside(s, sections[i].sh_offset, sections[i].sh_size);
+        s->table = file_bytes(s, sections[i].sh_offset, sections[i].sh_size);
         s->names = (const char *)s->file + names->sh_offset;
         s->names_size = names->sh_size;
         s->n = (uint32_t)(sections[i].sh_size / sizeof(Elf64_Sym));

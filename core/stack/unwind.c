@@ -163,7 +163,7 @@ static int access_fpreg(unw_addr_space_t space, unw_regnum_t number, unw_fpreg_t
     return -UNW_EINVAL;
 }
 
-static int resume(unw_addr_space_t space, unw_cursor_t *cursor, void *arg)
+static int refuse_resume(unw_addr_space_t space, unw_cursor_t *cursor, void *arg)
 {
     (void)space;
     (void)cursor;
@@ -204,7 +204,7 @@ int unwind_begin(struct stack_process *p)
                                         .access_mem = access_mem,
                                         .access_reg = access_reg,
                                         .access_fpreg = access_fpreg,
-                                        .resume = resume,
+                                        .resume = refuse_resume,
                                         .get_proc_name = proc_name};
     if (p->space)
         return 0;

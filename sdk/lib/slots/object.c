@@ -48,7 +48,7 @@ static size_t readable_bytes(const struct object *o, uintptr_t address)
 
 /* `size` bytes from `address` on, in one segment or in some that join: patchelf puts tables into a
  * segment of their own before the first, and they may reach into that one. */
-static bool readable(const struct object *o, uintptr_t address, size_t size)
+static bool is_readable(const struct object *o, uintptr_t address, size_t size)
 {
     for (size_t n; size > 0; address += n, size -= n) {
         n = readable_bytes(o, address);
@@ -61,30 +61,30 @@ static bool readable(const struct object *o, uintptr_t address, size_t size)
 
 static bool read_mapped(const struct elf_view *v, uint64_t address, void *ret, size_t n)
 {
-    if (!readable((const struct object *)v, address, n)) /* its first field */
+    if (!is_readable((const struct object *)v, address, n)) /* its first field */
         return false;
     memcpy(ret, (const void *)(uintptr_t)address, n);
     return true;
 }
 
 /* NULL: the object has no such table. */
-static const void *table(const struct object *o, enum elf_tag tag, size_t size)
+static const void *find_table(const struct object *o, enum elf_tag tag, size_t size)
 {
     uintptr_t at = elf_view_address(&o->view, tag);
-    return at && readable(o, at, size) ? (const void *)at : NULL;
+    return at && is_readable(o, at, size) ? (const void *)at : NULL;
 }
 
 static void read_relocations(struct object *o)
 {
     const struct elf_view *v = &o->view;
     size_t n = v->value[TAG_RELASZ] / sizeof(ElfW(Rela)), relative = v->value[TAG_RELACOUNT];
-    o->rela = table(o, TAG_RELA, v->value[TAG_RELASZ]);
+    o->rela = find_table(o, TAG_RELA, v->value[TAG_RELASZ]);
     if (o->rela && relative <= n) {
         o->rela += relative;
         o->n_rela = n - relative;
     }
     if (v->value[TAG_PLTREL] == DT_RELA)
-        o->calls = table(o, TAG_JMPREL, v->value[TAG_PLTRELSZ]);
+        o->calls = find_table(o, TAG_JMPREL, v->value[TAG_PLTRELSZ]);
     o->n_calls = o->calls ? v->value[TAG_PLTRELSZ] / sizeof(ElfW(Rela)) : 0;
     o->symbolic = v->has[TAG_SYMBOLIC] || v->value[TAG_FLAGS] & DF_SYMBOLIC;
 }
@@ -109,8 +109,8 @@ bool object_read(const struct dl_phdr_info *info, struct object *ret)
         }
     }
     ret->strings_size = ret->view.value[TAG_STRSZ];
-    ret->strings = table(ret, TAG_STRTAB, ret->strings_size);
-    ret->symbols = table(ret, TAG_SYMTAB, sizeof(ElfW(Sym)));
+    ret->strings = find_table(ret, TAG_STRTAB, ret->strings_size);
+    ret->symbols = find_table(ret, TAG_SYMTAB, sizeof(ElfW(Sym)));
     if (!ret->strings || !ret->symbols || ret->strings_size == 0 ||
         ret->strings[ret->strings_size - 1] != '\0')
         return false;
@@ -124,7 +124,7 @@ bool object_read(const struct dl_phdr_info *info, struct object *ret)
 static const ElfW(Sym) * symbol_at(const struct object *o, size_t index)
 {
     const ElfW(Sym) *s = o->symbols + index;
-    return readable(o, (uintptr_t)s, sizeof(*s)) && s->st_name < o->strings_size ? s : NULL;
+    return is_readable(o, (uintptr_t)s, sizeof(*s)) && s->st_name < o->strings_size ? s : NULL;
 }
 
 struct definition {

@@ -24,7 +24,7 @@ static uintptr_t page_size(void)
 }
 
 /* Do what a write would do to a page, but for the write; an error where none is allowed. */
-static bool populates(uintptr_t address)
+static bool populates_page(uintptr_t address)
 {
     int saved = errno;
     uintptr_t size = page_size();
@@ -33,7 +33,7 @@ static bool populates(uintptr_t address)
     return done;
 }
 
-static int grow(struct pages *p)
+static int grow_pages(struct pages *p)
 {
     size_t room = p->room ? p->room * 2 : 1024;
     struct page_range *more = mmap(NULL, room * sizeof(*more), PROT_READ | PROT_WRITE,
@@ -56,7 +56,7 @@ int pages_take(struct pages *ret)
     struct proc_mapping m;
     uintptr_t here = (uintptr_t)room;
 
-    *ret = (struct pages){.asks = populates(here)};
+    *ret = (struct pages){.asks = populates_page(here)};
     if (ret->asks)
         return 0;
     int rc = proc_maps_open(&lines, getpid(), room, sizeof(room));
@@ -66,7 +66,7 @@ int pages_take(struct pages *ret)
         if (!m.writable)
             continue;
         if (ret->n == ret->room)
-            rc = grow(ret);
+            rc = grow_pages(ret);
         if (rc == 0)
             ret->writable[ret->n++] = (struct page_range){.start = m.start, .end = m.end};
     }
@@ -85,7 +85,7 @@ void pages_free(struct pages *p)
 bool page_is_writable(const struct pages *p, uintptr_t address)
 {
     if (p->asks)
-        return populates(address);
+        return populates_page(address);
     size_t low = 0, high = p->n;
     while (low < high) { /* they are in the order of addresses, as the kernel wrote them */
         size_t middle = low + (high - low) / 2;
