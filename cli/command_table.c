@@ -470,7 +470,6 @@ static const struct cli_command own_commands[] = {
          {{"--to", NULL, "URL", "the destination"},
           {"--tables", NULL, "NAMES", "tables to send: python.*,system.*"},
           {"--interval", NULL, "TIME", "how often to look for new rows; 10s by default"},
-          {"--every", NULL, "TIME", "an older name of --interval"},
           {"--state", NULL, "FILE",
            "remembers what has been sent; in ~/.local/state/probing by default"},
           {"--secret", NULL, "FILE", "first line of FILE: a token, or the user's password"},

@@ -3,8 +3,8 @@
  * cli/ship/sources.c - who is there, by the life that each is, and which rows each has.
  *
  * One thread.  A process of this machine is known by its data directory's owner and its id, which
- * was made at random (of older cores: by the boot and the directory's name); one behind TCP by its
- * address, too: it can say anything, and must not be taken for another.
+ * was made at random; one behind TCP by its address, too: it can say anything, and must not be
+ * taken for another.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -117,26 +117,21 @@ static void keep_directory(struct ship_source *s, const char *path, const struct
 static int local_source(struct ship_run *r, const struct member *m)
 {
     struct ship_source *s = NULL;
-    char boot[64] = "", instance[64] = "", pid[24] = "", id[300];
+    char instance[64] = "", pid[24] = "", id[300];
     uint64_t number = 0;
     struct datadir d;
     int rc = datadir_open(m->target.directory, DATADIR_ANY, &d);
 
     if (rc < 0)
         return rc;
-    (void)directory_info(&d, "boot_id", boot, sizeof(boot));
     (void)directory_info(&d, "instance_id", instance, sizeof(instance));
     (void)directory_info(&d, "pid", pid, sizeof(pid));
     (void)parse_u64(pid, &number);
-    if ((boot[0] == '\0' && instance[0] == '\0') || strlen(d.leaf) > 150 ||
-        strlen(m->target.directory) >= SHIP_DIRECTORY_BYTES) {
+    if (instance[0] == '\0' || strlen(m->target.directory) >= SHIP_DIRECTORY_BYTES) {
         rc = err_set(-EBADMSG, "the data directory %s does not say of which process it is",
                      m->target.directory);
     } else {
-        if (instance[0] != '\0')
-            (void)snprintf(id, sizeof(id), "%u:%s", (unsigned)d.owner, instance);
-        else
-            (void)snprintf(id, sizeof(id), "%u:%s:%.150s", (unsigned)d.owner, boot, d.leaf);
+        (void)snprintf(id, sizeof(id), "%u:%s", (unsigned)d.owner, instance);
         rc = source_named(r, id, m, &s);
     }
     if (rc == 0) {
@@ -158,46 +153,19 @@ static bool is_text(const struct sql_value *v, size_t max)
            memchr(v->text.data, '\0', v->text.size) == NULL;
 }
 
-/* The columns asked of process.info; older cores have no instance_id. */
-enum { INFO_PID, INFO_HOST, INFO_BOOT, INFO_DIRECTORY, INFO_INSTANCE, INFO_N };
-struct info_columns {
-    uint32_t at[INFO_N]; /* 0: it has none */
-};
-struct info_asking {
-    struct ship_run *run;
-    struct info_columns *of; /* [members.n] */
-};
-
-static int take_info_columns(void *arg, const struct member *m, const struct sql_column *columns,
-                             uint32_t n)
-{
-    static const char *const names[] = {"pid", "host", "boot_id", "directory", "instance_id"};
-    const struct info_asking *a = arg;
-    struct info_columns *c = &a->of[m - a->run->members.list];
-
-    *c = (struct info_columns){.at = {0}};
-    for (uint32_t i = 0; i < n; i++)
-        for (int k = 0; k < INFO_N; k++)
-            if (strcmp(columns[i].name, names[k]) == 0)
-                c->at[k] = i + 1;
-    return 0;
-}
+/* The columns asked of process.info, in the statement's order. */
+enum { INFO_PID, INFO_HOST, INFO_DIRECTORY, INFO_INSTANCE, INFO_N };
 
 static int take_info(void *arg, const struct member *m, const struct answer_rows *rows)
 {
-    const struct info_asking *a = arg;
-    struct ship_run *r = a->run;
-    struct sql_value v[INFO_N];
+    struct ship_run *r = arg;
+    struct sql_value v[INFO_N] = {{.type = SQL_NULL}};
     char id[300], address[80], directory[DATADIR_PATH];
+    bool whole = answer_rows_columns(rows) == INFO_N && answer_rows_count(rows) == 1;
 
-    for (uint32_t i = 0; i < INFO_N; i++) {
-        uint32_t at = a->of[m - r->members.list].at[i];
-        v[i] = (struct sql_value){.type = SQL_NULL};
-        if (at > 0 && at <= answer_rows_columns(rows) && answer_rows_count(rows) == 1)
-            answer_rows_value(rows, 0, at - 1, &v[i]);
-    }
-    const struct sql_value *life =
-        is_text(&v[INFO_INSTANCE], 64) ? &v[INFO_INSTANCE] : &v[INFO_BOOT];
+    for (uint32_t i = 0; i < INFO_N && whole; i++)
+        answer_rows_value(rows, 0, i, &v[i]);
+    const struct sql_value *life = &v[INFO_INSTANCE];
     if (v[INFO_PID].type != SQL_INT || !is_text(&v[INFO_HOST], 64) || !is_text(life, 64) ||
         !is_text(&v[INFO_DIRECTORY], sizeof(directory)))
         return err_set(-EBADMSG, "it does not say which process it is");
@@ -248,14 +216,12 @@ static int ask_info(struct ship_run *r)
 {
     struct members *m = &r->members;
     bool *only = calloc(m->n + 1, sizeof(*only)), any = false;
-    struct info_asking asking = {.run = r, .of = calloc(m->n + 1, sizeof(*asking.of))};
-    const struct members_sink sink = {
-        .arg = &asking, .columns = take_info_columns, .rows = take_info};
+    const struct members_sink sink = {.arg = r, .rows = take_info};
     const struct members_ask ask = {
-        .statement = "select * from process.info", .max_bytes = 64 << 10, .only = only};
-    int rc = only == NULL || asking.of == NULL
-                 ? err_set(-ENOMEM, "no memory for %u processes", m->n)
-                 : 0;
+        .statement = "select pid, host, directory, instance_id from process.info",
+        .max_bytes = 64 << 10,
+        .only = only};
+    int rc = only == NULL ? err_set(-ENOMEM, "no memory for %u processes", m->n) : 0;
 
     for (uint32_t i = 0; i < m->n && rc == 0; i++) {
         if (m->list[i].error == 0 && m->list[i].target.kind == TARGET_THERE) {
@@ -270,7 +236,6 @@ static int ask_info(struct ship_run *r)
     }
     if (rc == 0 && any)
         rc = members_query(m, &ask, &sink);
-    free(asking.of);
     free(only);
     return rc;
 }

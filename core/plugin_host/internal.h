@@ -443,7 +443,7 @@ bool settings_start_with(struct host *h, const char *plugin);
 int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, const char *value),
                   void *arg);
 void settings_free(struct host *h);
-/* setting_alias.c: the name that a setting is kept under, "torch.nan"; `name` itself, or in
+/* setting_alias.c: the name that a setting is kept under, "torch.variables"; `name` itself, or in
  * `ret`.                                                                            [any] */
 const char *alias_resolve(struct host *h, const char *name, char ret[2 * HOST_NAME_BYTES]);
 /* The same after a look at what is installed. */

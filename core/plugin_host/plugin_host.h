@@ -175,8 +175,7 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
  * store_retention_set(); gives 1 for a table that is still to come.                   [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
 int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any] */
-/* The name that a setting of the core has now, of one that it had before, without a "probing."
- * before an owner; else `name` itself.  What plugins declare is not asked.              [any] */
+/* The name of a setting without a "probing." before its owner.                          [any] */
 const char *host_setting_name(const char *name);
 /* Is there somebody whose setting this is or may be: the core, a table, a plugin that is loaded or
  * installed, or that probing.plugins names?                                           [worker] */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/plugin_host/setting_alias.c - other names of settings: what plugins declare, and "probing."
- * before any of them; and names that the core's settings had before.  By any of them a setting is
- * changed from outside: on the control thread, within the time that a plugin's configure() has.
+ * before any of them.  By any of them a setting is changed from outside: on the control thread,
+ * within the time that a plugin's configure() has.
  *
  * Threads: any; what is adopted, checked and changed, on the control thread.
  */
@@ -16,25 +16,11 @@
 
 #define PREFIX "probing."
 
-/* Names that the core's settings had before: they are still taken, and answered with the new one.
- */
-static const char *const older_names[][2] = {
-    {"probing.afresh", "probing.new_data_dir"}, {"probing.max_dead", "probing.max_offline_data"},
-    {"probing.lua", "probing.startup_script"},  {"query.late", "query.watermark_delay"},
-    {"query.memory", "query.max_memory"},       {"query.rows", "query.max_rows"},
-    {"crash.stacks", "crash.alt_stack"},
-};
-
 /* The field writes probing.torch.profiling for torch.profiling. */
 const char *host_setting_name(const char *name)
 {
     size_t n = strlen(PREFIX);
-    if (strncmp(name, PREFIX, n) == 0 && strchr(name + n, '.'))
-        name += n;
-    for (size_t i = 0; i < sizeof(older_names) / sizeof(older_names[0]); i++)
-        if (strcmp(name, older_names[i][0]) == 0)
-            return older_names[i][1];
-    return name;
+    return strncmp(name, PREFIX, n) == 0 && strchr(name + n, '.') ? name + n : name;
 }
 
 /* Among what one plugin declares. */
@@ -97,7 +83,7 @@ bool host_config_alias(struct host *h, const char *name)
         return false;
     if (alias_resolve(h, name, own) == own)
         return true;
-    /* PROBING_TORCH_NAN is a setting of the plugin that there is; SAMPLE_RATE of none. */
+    /* PROBING_TORCH_EXPRS is a setting of the plugin that there is; SAMPLE_RATE of none. */
     after = after ? after + 1 : name;
     (void)snprintf(owner, sizeof(owner), "%.*s", (int)strcspn(after, "_"), after);
     if (plugin_find(h, owner) || image_is_there(h, owner))

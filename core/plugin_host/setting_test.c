@@ -104,18 +104,11 @@ TEST(ranges_are_told_as_they_are_written)
     teardown();
 }
 
-TEST(an_older_name_of_a_setting_is_the_new_one)
+TEST(a_setting_may_have_probing_before_it)
 {
     static const char *const names[][2] = {
         {"probing.torch.sample_rate", "torch.sample_rate"},
-        {"probing.afresh", "probing.new_data_dir"},
-        {"probing.max_dead", "probing.max_offline_data"},
-        {"probing.lua", "probing.startup_script"},
-        {"query.late", "query.watermark_delay"},
-        {"query.memory", "query.max_memory"},
-        {"query.rows", "query.max_rows"},
-        {"crash.stacks", "crash.alt_stack"},
-        {"probing.query.rows", "query.max_rows"},
+        {"probing.query.max_rows", "query.max_rows"},
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         CHECK_STR(host_setting_name(names[i][0]), names[i][1]);
@@ -258,7 +251,7 @@ int main(void)
 {
     RUN(takes_the_names_that_the_field_writes);
     RUN(ranges_are_told_as_they_are_written);
-    RUN(an_older_name_of_a_setting_is_the_new_one);
+    RUN(a_setting_may_have_probing_before_it);
     RUN(tells_the_owner_plain_numbers_and_shows_what_was_written);
     RUN(refuses_and_says_what_is_allowed);
     RUN(sets_the_fixed_ones_before_the_start);

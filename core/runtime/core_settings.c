@@ -367,8 +367,6 @@ static int from_environment(void *arg, const char *key, const char *value)
     for (size_t i = 0; i <= n; i++)
         lower[i] = key[i] >= 'A' && key[i] <= 'Z' ? (char)(key[i] + ('a' - 'A')) : key[i];
     (void)snprintf(name, sizeof(name), "probing.%s", lower);
-    if (host_setting_name(name) != name) /* PROBING_MAX_DEAD: an older name */
-        return apply_setting(c, name, value);
     if (n > 11 && strncmp(lower, "table_", 6) == 0 && strcmp(lower + n - 5, "_keep") == 0) {
         /* PROBING_TABLE_PYTHON_TORCH_TRACE_KEEP: the store takes the table's name so, too */
         (void)snprintf(name, sizeof(name), "table.%.*s.keep", (int)(n - 11), lower + 6);

@@ -209,7 +209,7 @@ static int all_rows(lua_State *L)
     return 1;
 }
 
-static int is_cut(lua_State *L)
+static int is_truncated(lua_State *L)
 {
     struct answer *a = luaL_checkudata(L, 1, CLASS);
     lua_pushboolean(L, a->cut);
@@ -225,11 +225,8 @@ static int rows_length(lua_State *L)
 
 int script_open_rows(lua_State *L)
 {
-    static const luaL_Reg methods[] = {{"all", all_rows},
-                                       {"next", next_row},
-                                       {"truncated", is_cut},
-                                       {"cut", is_cut},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"all", all_rows}, {"next", next_row}, {"truncated", is_truncated}, {NULL, NULL}};
 
     luaL_newmetatable(L, CLASS);
     lua_pushcfunction(L, next_row);

@@ -256,13 +256,6 @@ TEST(columns_have_other_names)
     CHECK_STR(ask("select max(steps), max(local_step) from (select local_step / 2 as step from "
                   "torch_trace) s"),
               "49,49");
-    /* A column that was renamed: by either name, in new rows and in those of older builds. */
-    CHECK_STR(ask("select program_bytes, probing_bytes, message from (select 1 as kept_bytes, 2 as "
-                  "own_bytes, 'm' as what) s"),
-              "1,2,m");
-    CHECK_STR(ask("select kept_bytes, own_bytes, what from (select 1 as program_bytes, 2 as "
-                  "process_bytes, 'm' as message) s"),
-              "1,2,m");
     /* A name of the list goes before another name of a column. */
     CHECK_STR(ask("select step / 50 as steps, count(*) from torch_trace group by steps order by 1"),
               "0,500;1,500");

@@ -89,35 +89,6 @@ static int ignore_rows(void *arg, const struct sql_rows *rows)
     return 0;
 }
 
-TEST(columns_have_the_names_that_they_had_before)
-{
-    static const char *const names[][2] = {
-        {"settled", "consistent"},
-        {"infinite", "inf_count"},
-        {"nan", "nan_count"},
-        {"largest", "max_abs"},
-        {"awaited", "next_batch_pending"},
-        {"rss", "rss_bytes"},
-        {"rss_before", "rss_before_bytes"},
-        {"rss_since", "rss_after_bytes"},
-        {"rss_sec", "rss_span_sec"},
-        {"hold_sec", "max_gil_hold_sec"},
-        {"longest_sec", "max_sec"},
-        {"ended", "ended_at"},
-        {"since", "connected_at"},
-        {"who", "client"},
-        {"started", "started_at"},
-        {"waiting", "buffered"},
-        {"referrers", "refcount"},
-    };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        char text[200];
-        (void)snprintf(text, sizeof(text), "select t.%s from (select 1 as %s) t where %s = 1",
-                       names[i][0], names[i][1], names[i][0]);
-        CHECK_STR(ask(text), "1;");
-    }
-}
-
 TEST(groups_by_ids)
 {
     CHECK_STR(ask("select name, count(*), count(value) from t.rows group by name order by 1"),
@@ -514,7 +485,6 @@ int main(void)
         return 1;
     }
     sql_ask_why(engine, nobody_came, NULL);
-    RUN(columns_have_the_names_that_they_had_before);
     RUN(answers_say_why_they_have_no_rows);
     RUN(views_of_subqueries_are_not_said_to_be_empty);
     RUN(secrets_stay_hidden_in_subqueries);

@@ -59,11 +59,6 @@ static const struct probing_table_name tables[] = {
     {"cuda.memory"},   {"cuda.runtime"},      {"cuda.sync"},        {"cuda.event_stats"},
     {"cuda.overhead"}, {"cuda.windows"},      {"cuda.tracing"}};
 
-static const struct probing_alias aliases[] = {
-    /* names that they had before */
-    {"cuda.rate", "max_rows_per_second"},
-    {"cuda.calls", "min_call_duration"}};
-
 /* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
@@ -77,9 +72,7 @@ const struct probing_declarations cuda_declares = {
     .n_resources = PROBING_LENGTH(resources),
     .resource_size = sizeof(resources[0]),
     .resources = resources,
-    .n_aliases = PROBING_LENGTH(aliases),
-    .alias_size = sizeof(aliases[0]),
-    .aliases = aliases,
+    .alias_size = sizeof(struct probing_alias),
     .n_flames = PROBING_LENGTH(flames),
     .flame_size = sizeof(flames[0]),
     .flames = flames,

@@ -161,13 +161,6 @@ static const struct probing_table_name tables[] = {
     {"memory.peak"},    {"memory.stacks"},  {"memory.usage"},     {"memory.events"},
     {"memory.parts"},   {"memory.sampling"}};
 
-/* Names that settings had before. */
-static const struct probing_alias aliases[] = {
-    {"memory.heap_walk", "mallinfo_max_bytes"}, {"memory.snapshot_every", "snapshot_interval"},
-    {"memory.python", "python_allocator"},      {"memory.high", "high_pct"},
-    {"memory.oom_near", "oom_near_pct"},        {"memory.growth", "growth_bytes"},
-};
-
 /* Measured by tests/hostile/test_limits_table.py. */
 #define MIB (UINT64_C(1) << 20)
 static const struct probing_resource resources[] = {
@@ -190,7 +183,5 @@ const struct probing_declarations memory_declares = {
     .n_tables = PROBING_LENGTH(tables),
     .table_size = sizeof(tables[0]),
     .tables = tables,
-    .n_aliases = PROBING_LENGTH(aliases),
-    .alias_size = sizeof(aliases[0]),
-    .aliases = aliases,
+    .alias_size = sizeof(struct probing_alias),
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/torch/declarations.c - what the plugin declares: views under the names that the field's
- * queries use, metrics, older names of settings, and modes of flame graphs.
+ * queries use, metrics, the field's names of settings, and modes of flame graphs.
  *
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
@@ -183,13 +183,7 @@ static const struct probing_metric metrics[] = {
 
 static const struct probing_alias aliases[] = {
     {"probing.sample_rate", "sample_rate"},
-    /* names that they had before */
-    {"torch.every", "sample_every"},
-    {"torch.baseline", "baseline_every"},
-    {"torch.shadow_every", "baseline_every"},
     {"torch.exprs", "variables"}, /* PROBING_TORCH_EXPRS of the Rust probing */
-    {"torch.layers", "modules"},
-    {"torch.nan", "detect_nan"},
 };
 
 /* ---- flame graphs ---- */

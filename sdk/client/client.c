@@ -218,9 +218,9 @@ int client_read_event(struct probing_client *c, struct arena *a, struct probing_
     } else if (json_get(o, "dropped")) {
         ret->kind = PROBING_CLIENT_DROPPED;
         ret->dropped = (uint64_t)json_int(o, "dropped", 0);
-    } else if (json_get(o, "late_rows") || json_get(o, "late")) {
+    } else if (json_get(o, "late_rows")) {
         ret->kind = PROBING_CLIENT_LATE;
-        ret->late = (uint64_t)json_int(o, "late_rows", json_int(o, "late", 0));
+        ret->late = (uint64_t)json_int(o, "late_rows", 0);
     } else if (json_get(o, "event")) {
         /* The value as it was written: from behind "data": to the last brace (docs/protocol.md
          * fixes the order of the members). */
@@ -237,7 +237,7 @@ int client_read_event(struct probing_client *c, struct arena *a, struct probing_
         ret->kind = PROBING_CLIENT_DATA;
         ret->text = data->text;
         ret->size = data->size;
-        ret->whole = json_get(o, "snapshot") || json_get(o, "whole");
+        ret->whole = json_get(o, "snapshot") != NULL;
     } else {
         return 0;
     }

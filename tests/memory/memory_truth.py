@@ -24,7 +24,7 @@ def let_it_run(target, go, then, *settings):
     go.touch()
     target.wait_line("^alive churn", timeout=300)
     # where it allocated 10 GB at once samples have thinned out
-    wait_for(lambda: target.rows("select sample_bytes = sample_bytes_asked from memory.sampling")
+    wait_for(lambda: target.rows("select sample_bytes = sample_bytes_setting from memory.sampling")
              == [[True]], "the distance that was asked for")
     assert target.probing("mark", "begun").returncode == 0
     then.touch()

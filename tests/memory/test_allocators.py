@@ -130,7 +130,7 @@ def test_each_way_to_allocate(world, allocator):
     rows = {name: row for name, *row in target.rows(
         "select function_name, sum(bytes), sqrt(sum(bytes_error::double * bytes_error)), "
         "sum(samples) from memory.live group by 1")}
-    (lost, bare), = target.rows("select lost, bare from memory.sampling")
+    (lost, bare), = target.rows("select lost, without_stack from memory.sampling")
     for way in WAYS:
         told, error, samples = rows.get(way, (0, 0, 0))
         print("%-22s %9d +- %7d, %d samples" % (way, told, error, samples))

@@ -99,7 +99,8 @@ def test_another_mean_is_as_right(world):
     where it does, and weigh more."""
     target, truth = enter(world, "memory.sample_bytes=4KB")
     check(target, truth)
-    (asked, most), = target.rows("select sample_bytes_asked, sample_bytes_max from memory.sampling")
+    (asked, most), = target.rows("select sample_bytes_setting, sample_bytes_max "
+                                 "from memory.sampling")
     assert asked == 4096 and most > 4 * asked
     said = target.probing("memory").stdout.replace("\n", " ")
     assert "at times that samples were" in said and "may be in no" in said, said

@@ -55,7 +55,7 @@ def test_rows(job):
     assert rows == [(1, "ä", None), (2, "b;c", None)] and rows.names == ["n", "s", "nothing"]
     assert rows.dicts()[1] == {"n": 2, "s": "b;c", "nothing": None}
     assert rows.column("n") == [1, 2] and rows.columns()["s"] == ["ä", "b;c"]
-    assert (rows.lost, rows.truncated, rows.cut) == (0, False, False) and rows.elapsed_ms > 0
+    assert (rows.lost, rows.truncated) == (0, False) and rows.elapsed_ms > 0
 
 
 def test_eval_backtrace_and_any_command(job):

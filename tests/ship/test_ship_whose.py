@@ -32,10 +32,6 @@ def rewrite_info(directory, change):
     (directory / "info").write_bytes(text + b"check: %016x\n" % check)
 
 
-def without_id(text):
-    return re.sub(rb"instance_id: .*\n", b"", text)
-
-
 def test_a_copy_is_not_sent_beside_what_it_is_of(world):
     """Each row came twice, and 18446744073709551416 were said to be lost."""
     rank, = start_job(world)
@@ -55,14 +51,6 @@ def test_a_copy_is_not_sent_beside_what_it_is_of(world):
             head, (source,) = state_of(world)
             assert head["lost"] == 0 and head["rows"] == 40
             assert source["directory"] == str(directory_of(rank))
-    # Of an older core, whose directory has no such id, a copy under its name is known.
-    rewrite_info(same, without_id)
-    again = copy_of(rank, world.tmp / "more" / directory_of(rank).name)
-    rewrite_info(again, without_id)
-    shutil.rmtree(world.tmp / "state")
-    done = ship(world, "%s,%s" % (same, again), "parquet:%s" % (world.tmp / "old"), "--tables",
-                "python.loss")
-    assert "%s is left out" % again in done.stderr and "sent 40 rows" in done.stderr, done.stderr
 
 
 def test_two_processes_of_one_name_are_two(world, receive):  # noqa: F811

@@ -30,7 +30,7 @@ def job(world, python):
     two = [start(world, python, "coordinates.py", str(world.tmp / ("answer.%d" % rank)), str(rank),
                  str(world.tmp / "store")) for rank in range(2)]
     for target in two:
-        for setting in "torch.variables=loss", "torch.baseline=0":
+        for setting in "torch.variables=loss", "torch.baseline_every=0":
             done = target.probing("config", setting)
             assert done.returncode == 0, done.stderr
     (world.tmp / "go").touch()

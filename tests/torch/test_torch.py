@@ -413,7 +413,7 @@ def test_settings_as_people_write_them(world, python):
         "a[", "a[b]", "a['b", "a['']", "[0]", "a[1]b", "a[99999999999]")]
     for wrong in (*names, "torch.modules=,,", "torch.sample_rate=2",
                   "torch.sample_rate=-1", "torch.sample_rate=nan", "torch.profiling=on,foo=1",
-                  "torch.comm_timeout=-1", "torch.nan=maybe", "torch.memory=2"):
+                  "torch.comm_timeout=-1", "torch.detect_nan=maybe", "torch.memory=2"):
         done = said(wrong)
         assert done.returncode != 0 and len(done.stderr.splitlines()) == 1, wrong
     case.run()
@@ -438,7 +438,7 @@ def test_settings_that_set_others_say_so(world, python):
     done("config", "torch.backward=off")
     said[0], said[3] = "", "off"
     assert holds(*names) == said
-    done("config", "torch.every=3")
+    done("config", "torch.sample_every=3")
     said[1], said[2] = "0.333333", "3"
     assert holds(*names) == said
     assert case.target.probing("config", "torch.profiling=on,nan=maybe").returncode == 1

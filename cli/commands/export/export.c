@@ -337,7 +337,7 @@ static void count_table(const struct target *t, struct export *e)
 
     buf_init(&statement, 4096);
     (void)buf_addf(&statement,
-                   "select rows + waiting from probing.tables where kind = 'stored' and "
+                   "select rows + buffered from probing.tables where kind = 'stored' and "
                    "'%s' in (name, schema || '.' || name)",
                    e->table);
     if (answer_value(t, buf_text(&statement), &n) == 0 && answer_int(&n) > 0)

@@ -55,7 +55,6 @@ class Client {
    * beyond 2^53 BigInts.  empty: why there are no rows, where that is known. */
   async query(sql) {
     const answer = parse(await this.#post("/query", sql));
-    answer.truncated ??= answer.cut; // of a core of before
     const { columns } = answer;
     const read = (v, i) => [columns[i].name, columns[i].type === "double" ? double(v) : v];
     answer.rows = answer.rows.map((row) => Object.fromEntries(row.map(read)));
@@ -189,7 +188,7 @@ class Stream {
 
   #take(message) {
     if (message.dropped) this.lost += message.dropped;
-    this.lateRows += message.late_rows ?? message.late ?? 0;
+    this.lateRows += message.late_rows ?? 0;
     if (message.event) this.#waiting.push({ topic: message.event, data: message.data });
     else if (message.data !== undefined) this.#waiting.push(...this.#read(message.data));
     const { error, hint = "" } = message;

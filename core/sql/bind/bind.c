@@ -52,55 +52,11 @@ static int find_named(struct query *q, const struct op *op, const struct node *n
     return found;
 }
 
-/* Other names that the field's queries have for the same, and those that columns had before: where
- * no column has them itself. */
+/* Other names that the field's queries have for the same, where no column has them itself. */
 static const char *const other_names[][2] = {
-    {"timestamp", "ts"},
-    {"time", "ts"},
-    {"thread_id", "tid"},
-    {"tid", "thread_id"},
-    {"key", "name"},
-    {"step", "local_step"},
-    {"steps", "local_step"},
-    {"steps", "step"},
-    {"local_step", "step"},
-    /* names that columns had before */
-    {"settled", "consistent"},
-    {"infinite", "inf_count"},
-    {"nan", "nan_count"},
-    {"largest", "max_abs"},
-    {"awaited", "next_batch_pending"},
-    {"rss", "rss_bytes"},
-    {"rss_before", "rss_before_bytes"},
-    {"rss_since", "rss_after_bytes"},
-    {"rss_sec", "rss_span_sec"},
-    {"hold_sec", "max_gil_hold_sec"},
-    {"longest_sec", "max_sec"},
-    {"ended", "ended_at"},
-    {"since", "connected_at"},
-    {"who", "client"},
-    {"started", "started_at"},
-    {"waiting", "buffered"},
-    {"referrers", "refcount"},
-    {"kept_bytes", "program_bytes"},
-    {"own_bytes", "probing_bytes"},
-    {"own_bytes", "process_bytes"},
-    {"kept_bytes", "live_bytes"},
-    {"left_bytes", "live_at_end_bytes"},
-    {"what", "message"},
-    {"maker", "vendor"},
-    {"bare", "without_stack"},
-    {"objects", "hooked_files"},
-    {"slots", "hooked_pointers"},
-    {"unseen", "not_seen"},
-    {"spent_ns", "program_cpu_ns"},
-    {"own_cpu_ns", "probing_cpu_ns"},
-    {"sample_bytes_asked", "sample_bytes_setting"},
-    /* and in rows that older builds have stored */
-    {"program_bytes", "kept_bytes"},
-    {"probing_bytes", "own_bytes"},
-    {"process_bytes", "own_bytes"},
-    {"message", "what"},
+    {"timestamp", "ts"},     {"time", "ts"},    {"thread_id", "tid"},
+    {"tid", "thread_id"},    {"key", "name"},   {"step", "local_step"},
+    {"steps", "local_step"}, {"steps", "step"}, {"local_step", "step"},
 };
 
 const char *sql_other_name(const char *name, uint32_t *at)

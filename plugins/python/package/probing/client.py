@@ -28,7 +28,6 @@ from ._wire import Wire
 
 class Rows(list):
     """The rows of an answer, as tuples; what is known of its columns; whether it is complete."""
-    cut = property(lambda self: self.truncated, doc="The older name of `truncated`.")
 
     def __init__(self, answer):
         self.names, self.types, self.units = (
@@ -185,7 +184,6 @@ class Connection(_Wired):
 
 class Stream(_Wired):
     """Rows or events as they come: iterate over it, close() it."""
-    late = property(lambda self: self.late_rows, doc="The older name of `late_rows`.")
 
     def __init__(self, wire, request, read):
         self.lost = self.late_rows = 0
@@ -199,7 +197,7 @@ class Stream(_Wired):
         while not self._ready:
             message = self._wire.receive(None)
             self.lost += message.get("dropped", 0)
-            self.late_rows += message.get("late_rows", message.get("late", 0))
+            self.late_rows += message.get("late_rows", 0)
             if "done" in message or "error" in message:
                 self.close()
                 _whole("", message)
