@@ -133,7 +133,7 @@ struct sql_begun {
     int rc;        /* of the last step */
 };
 
-static int begin(const struct query_thread_query *r, struct sql_begun *ret)
+static int begin_statement(const struct query_thread_query *r, struct sql_begun *ret)
 {
     *ret = (struct sql_begun){.begin_ns = clock_monotonic()};
     return sql_query_init(&ret->q, r->s, r->text, r->size, r->o);
@@ -230,8 +230,8 @@ static bool gives_buckets(const struct query *q, const struct op *op)
     return q->notes.bucketed && op == q->notes.bucketed && !q->subqueries;
 }
 
-/* Up to the first row. */
-static int plan(struct sql_begun *b, const struct sql_sink *sink)
+/* Plan the statement, up to its first row. */
+static int prepare_rows(struct sql_begun *b, const struct sql_sink *sink)
 {
     struct op *op;
     int rc = plan_statement(&b->q, &b->st, &op);
@@ -245,7 +245,7 @@ int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
 {
     struct sql_begun own, *b = r->begun ? r->begun : &own;
     struct sql_report report = {.rows = 0};
-    int rc = r->begun ? b->rc : begin(r, b);
+    int rc = r->begun ? b->rc : begin_statement(r, b);
     if (rc < 0 && !r->begun)
         return rc;
     struct query *q = &b->q;
@@ -253,7 +253,7 @@ int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
     if (rc == 0 && !b->parsed)
         rc = parse_statement(b);
     if (rc == 0 && !b->op)
-        rc = plan(b, r->sink);
+        rc = prepare_rows(b, r->sink);
     const struct op *op = b->op;
     if (rc == 0)
         rc = give_rows(q, b->op, r->sink, &report);
@@ -328,7 +328,7 @@ static bool does_little(struct sql_begun *b, const struct sql_sink *sink)
     if (b->rc == 0 && !is_plain(b->q.s, &b->st))
         return false;
     if (b->rc == 0)
-        b->rc = plan(b, sink);
+        b->rc = prepare_rows(b, sink);
     if (b->rc < 0 || asks_no_rows(b->st.select))
         return true;
     struct op *scan = only_scan(b->op);
@@ -342,7 +342,7 @@ int sql_run(struct sql *s, const char *text, size_t size, const struct sql_optio
     struct sql_begun b;
     struct query_thread_query query = {sql_run_here, s, text, size, o, sink, ret, NULL};
     int nice = (int)sql_setting(s, SQL_SET_NICE);
-    int rc = nice ? begin(&query, &b) : 0;
+    int rc = nice ? begin_statement(&query, &b) : 0;
     if (rc < 0)
         return rc;
     query.begun = nice ? &b : NULL;

@@ -16,7 +16,7 @@
 
 #define NAMES_MAX 512 /* names looked through for the nearest */
 
-static int wrong(struct query *q, uint32_t pos, const char *what)
+int sql_refuse(struct query *q, uint32_t pos, const char *what)
 {
     return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
 }
@@ -140,9 +140,9 @@ static int bind_item(struct query *q, const struct scope *s, const struct node *
             continue;
         *ret = s->items[i].expr;
         if (s->inside_agg && sql_expr_has_agg(*ret))
-            return wrong(q, n->pos, "an aggregate cannot be inside another aggregate");
+            return sql_refuse(q, n->pos, "an aggregate cannot be inside another aggregate");
         if ((s->inside_agg || s->inside_window) && sql_expr_has_window(*ret))
-            return wrong(q, n->pos, "a window function cannot be inside another function");
+            return sql_refuse(q, n->pos, "a window function cannot be inside another function");
         return 0;
     }
     return 0;
@@ -173,7 +173,7 @@ static int bind_name(struct query *q, struct scope *s, const struct node *n, str
 
 /* ---- in, case, and, or ---- */
 
-static int negate(struct query *q, const struct node *n, bool negated, struct expr **e)
+static int negate_expr(struct query *q, const struct node *n, bool negated, struct expr **e)
 {
     return negated ? sql_call_named(q, n, "not", *e, NULL, e) : 0;
 }
@@ -273,7 +273,7 @@ static int bind_in(struct query *q, struct scope *s, const struct node *n, struc
     if (rc < 0)
         return rc;
     *ret = or ;
-    return negate(q, n, n->negated, ret);
+    return negate_expr(q, n, n->negated, ret);
 }
 
 /* ---- the switch ---- */
@@ -325,7 +325,7 @@ static int bind_row_is_null(struct query *q, struct scope *s, const struct node 
         if (rc == 0)
             rc = sql_call_named(q, n, "is null", all->args[i], NULL, &all->args[i]);
         if (rc == 0)
-            rc = negate(q, n, n->negated, &all->args[i]);
+            rc = negate_expr(q, n, n->negated, &all->args[i]);
     }
     *ret = all;
     return rc < 0 ? rc : sql_fold_call(q, ret);
@@ -350,14 +350,14 @@ static int bind_one(struct query *q, struct scope *s, const struct node *n, stru
         return bind_logic(q, s, n, ret);
     case NODE_NOT:
         rc = sql_bind(q, s, n->args[0], ret);
-        return rc < 0 ? rc : negate(q, n, true, ret);
+        return rc < 0 ? rc : negate_expr(q, n, true, ret);
     case NODE_IS_NULL:
         if (n->args[0]->kind == NODE_ROW)
             return bind_row_is_null(q, s, n, ret);
         rc = sql_bind(q, s, n->args[0], ret);
         if (rc == 0)
             rc = sql_call_named(q, n, "is null", *ret, NULL, ret);
-        return rc < 0 ? rc : negate(q, n, n->negated, ret);
+        return rc < 0 ? rc : negate_expr(q, n, n->negated, ret);
     case NODE_CASE:
         return bind_case(q, s, n, ret);
     case NODE_IN:
@@ -371,12 +371,12 @@ static int bind_one(struct query *q, struct scope *s, const struct node *n, stru
         rc = sql_bind(q, s, n->args[0], ret);
         return rc < 0 ? rc : bind_cast(q, n, ret);
     case NODE_STAR:
-        return wrong(q, n->pos, "* is allowed only in a select list and in count(*)");
+        return sql_refuse(q, n->pos, "* is allowed only in a select list and in count(*)");
     case NODE_ROW:
         break;
     }
-    return wrong(q, n->pos,
-                 "a row of values is allowed only in comparisons, in, order by and group by");
+    return sql_refuse(q, n->pos,
+                      "a row of values is allowed only in comparisons, in, order by and group by");
 }
 
 int sql_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret)

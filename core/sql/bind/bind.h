@@ -41,6 +41,8 @@ struct outer {
     bool unknown;                   /* something further out had no value yet */
 };
 
+/* Refuse what stands at pos.  Gives -EINVAL. */
+int sql_refuse(struct query *q, uint32_t pos, const char *what);
 int sql_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* A call of a function with bound arguments; n says where. */

@@ -84,7 +84,7 @@ static const struct {
 } forms[] = {{"_merge_state", AGG_MERGE_STATE}, {"_state", AGG_STATE}, {"_merge", AGG_MERGE}};
 
 /* Bytes of the name before what says its form. */
-static size_t stem(const char *name, enum agg_form *ret)
+static size_t stem_size(const char *name, enum agg_form *ret)
 {
     size_t n = strlen(name);
     *ret = AGG_VALUE;
@@ -101,7 +101,7 @@ static size_t stem(const char *name, enum agg_form *ret)
 const struct agg_kind *sql_agg_find(const char *name)
 {
     enum agg_form form;
-    size_t n = stem(name, &form);
+    size_t n = stem_size(name, &form);
     for (size_t i = 0; i < N_KINDS; i++)
         if (strlen(kinds[i].name) == n && memcmp(kinds[i].name, name, n) == 0)
             return form == AGG_VALUE || has_state(kinds[i].op) ? &kinds[i] : NULL;
@@ -111,7 +111,7 @@ const struct agg_kind *sql_agg_find(const char *name)
 enum agg_form sql_agg_form(const char *name)
 {
     enum agg_form form;
-    (void)stem(name, &form);
+    (void)stem_size(name, &form);
     return form;
 }
 

@@ -17,11 +17,6 @@
 
 #define NAMES_MAX 512 /* names looked through for the nearest */
 
-static int wrong(struct query *q, uint32_t pos, const char *what)
-{
-    return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
-}
-
 static bool is_plain(const struct expr *e)
 {
     return e->type == SQL_INT || e->type == SQL_DOUBLE;
@@ -310,7 +305,7 @@ static int bind_grouping(struct query *q, struct scope *s, const struct node *n,
         return sql_error(q->text, q->size, n->pos, -EINVAL, "grouping() is not allowed in %s",
                          s->inside_agg ? "an aggregate" : s->clause);
     if (n->n_args > SQL_SET_KEYS_MAX || n->n_args < 1 || n->star || n->distinct || n->filter)
-        return wrong(q, n->pos, "grouping() takes expressions that are grouped by, up to 31");
+        return sql_refuse(q, n->pos, "grouping() takes expressions that are grouped by, up to 31");
     struct expr *e = sql_new_expr(q, EXPR_GROUPING, SQL_INT, n->pos, n->n_args);
     int rc = e ? 0 : -ENOMEM;
     for (uint32_t i = 0; i < n->n_args && rc == 0; i++)
@@ -343,7 +338,7 @@ int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct
                          "'%s' is not an aggregate: it takes no *, distinct, filter or order by",
                          n->text);
     if (n->n_args > SQL_CALL_ARGS)
-        return wrong(q, n->pos, "more than 64 arguments");
+        return sql_refuse(q, n->pos, "more than 64 arguments");
     struct expr **args = sql_get(q, n->n_args, sizeof(struct expr *)); /* the stack is short */
     if (!args)
         return -ENOMEM;

@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
-static int logic(struct query *q, enum expr_kind kind, const struct node *n, struct expr *a,
-                 struct expr *b, struct expr **ret)
+static int make_logic(struct query *q, enum expr_kind kind, const struct node *n, struct expr *a,
+                      struct expr *b, struct expr **ret)
 {
     struct expr *e = sql_new_expr(q, kind, SQL_BOOL, n->pos, 2);
     if (!e)
@@ -46,7 +46,7 @@ static int combine_all(struct query *q, const struct node *n, const char *name, 
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         rc = sql_call_named(q, n, name, a[i], b[i], &e);
         if (rc == 0 && all)
-            rc = logic(q, any ? EXPR_OR : EXPR_AND, n, all, e, &e);
+            rc = make_logic(q, any ? EXPR_OR : EXPR_AND, n, all, e, &e);
         all = e;
     }
     *ret = all;
@@ -65,9 +65,9 @@ static int in_order(struct query *q, const struct node *n, struct expr **a, stru
         if (rc == 0)
             rc = sql_call_named(q, n, "=", a[i], b[i], &equal);
         if (rc == 0)
-            rc = logic(q, EXPR_AND, n, equal, rest, &rest);
+            rc = make_logic(q, EXPR_AND, n, equal, rest, &rest);
         if (rc == 0)
-            rc = logic(q, EXPR_OR, n, less, rest, &rest);
+            rc = make_logic(q, EXPR_OR, n, less, rest, &rest);
     }
     *ret = rest;
     return rc;

@@ -34,14 +34,9 @@ struct subquery { /* of an EXPR_SUBQUERY: args are the outer columns, then for I
     bool ready;
 };
 
-static int wrong(struct query *q, uint32_t pos, const char *what)
-{
-    return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
-}
-
 /* ---- columns of the query around ---- */
 
-static struct expr *given(struct query *q, const struct outer *o, uint32_t i, uint32_t pos)
+static struct expr *given_argument(struct query *q, const struct outer *o, uint32_t i, uint32_t pos)
 {
     struct sql_value v = {.type = SQL_NULL};
     struct expr *e = sql_const(q, o->values ? o->values[i] : v, pos);
@@ -69,7 +64,7 @@ static uint32_t number_of(const struct outer *o, int column, const struct node *
 static int add_argument(struct query *q, struct outer *o, struct expr *e, const struct node *call)
 {
     if (o->n == SQL_CALL_ARGS / 2)
-        return wrong(q, e->pos, "the subquery uses too many columns of the outer query");
+        return sql_refuse(q, e->pos, "the subquery uses too many columns of the outer query");
     o->calls[o->n] = call;
     o->args[o->n++] = e;
     return 0;
@@ -100,7 +95,7 @@ int sql_bind_outer(struct query *q, const struct node *n, struct expr **ret)
         if (rc < 0)
             return rc;
     }
-    *ret = given(q, o, i, n->pos);
+    *ret = given_argument(q, o, i, n->pos);
     return *ret ? 1 : -ENOMEM;
 }
 
@@ -110,7 +105,7 @@ int sql_known_outer_agg(struct query *q, const struct node *n, struct expr **ret
     uint32_t i = o ? number_of(o, -1, n) : 0;
     if (!o || i == o->n)
         return 0;
-    *ret = given(q, o, i, n->pos);
+    *ret = given_argument(q, o, i, n->pos);
     return *ret ? 1 : -ENOMEM;
 }
 
@@ -177,7 +172,7 @@ static int add_rows(struct collected *c, const struct op *op)
     return rc;
 }
 
-static int collect(struct collected *c, struct op *op)
+static int collect_values(struct collected *c, struct op *op)
 {
     int rc = 0;
     while (c->n < c->max && (rc = sql_next(op)) > 0)
@@ -192,16 +187,16 @@ static int value_of(struct query *q, const struct node *n, const struct collecte
     if (n->kind == NODE_EXISTS)
         *ret = (struct sql_value){.type = SQL_BOOL, .boolean = c->n > 0};
     else if (c->n > 1)
-        return wrong(q, n->pos,
-                     "a subquery used as a value gave more than one row; "
-                     "use an aggregate or limit 1");
+        return sql_refuse(q, n->pos,
+                          "a subquery used as a value gave more than one row; "
+                          "use an aggregate or limit 1");
     else
         *ret = c->n ? c->values[0] : (struct sql_value){.type = SQL_NULL};
     return 0;
 }
 
 /* The values of a column as those that they are compared with: 1 as 1.0, a date as its midnight. */
-static int widen(struct collected *c, uint32_t column, enum sql_type type)
+static int widen_column(struct collected *c, uint32_t column, enum sql_type type)
 {
     for (uint32_t r = 0; r < c->n; r++) {
         struct sql_value *v = &c->values[(uint64_t)r * c->n_cols + column];
@@ -242,10 +237,10 @@ static int run_with(struct query *q, struct subquery *s, const struct sql_value 
         sql_want(op, i);
     if (rc == 0) {
         c.n_cols = op->n_cols;
-        rc = collect(&c, op);
+        rc = collect_values(&c, op);
     }
     for (uint32_t i = 0; i < s->n_probes && rc == 0; i++)
-        rc = widen(&c, i, s->probes[i]->type);
+        rc = widen_column(&c, i, s->probes[i]->type);
     if (rc == 0 && s->kind == SUBQUERY_IN)
         *ret = sql_is_among(values + s->outer.n, c.values, c.n, c.n_cols);
     else if (rc == 0)
@@ -272,7 +267,7 @@ static int answer_new(struct run *r, struct step *st, struct subquery *s, uint32
     return rc < 0 ? rc : run_with(r->q, s, values, &s->answers[n - 1]);
 }
 
-static void put(const struct step *st, uint32_t row, const struct sql_value *v)
+static void put_value(const struct step *st, uint32_t row, const struct sql_value *v)
 {
     bool negated = st->expr->negated;
     if (v->type == SQL_NULL) {
@@ -305,7 +300,7 @@ static int run_subquery(struct run *r, struct step *st, const uint16_t *sel, uin
         if (rc == 0 && number == known)
             rc = answer_new(r, st, s, row);
         if (rc == 0)
-            put(st, row, &s->answers[number]);
+            put_value(st, row, &s->answers[number]);
     }
     return rc;
 }
@@ -343,14 +338,14 @@ static int run_alone(struct query *q, const struct node *n, struct cte *ctes, st
         sql_want(op, i);
     c->box = &box;
     if (rc == 0)
-        rc = collect(c, op);
+        rc = collect_values(c, op);
     c->box = NULL;
     return sql_sandbox_leave(q, &box, NULL, rc);
 }
 
 /* Plan it, and run it when it stands alone.  1: it needs rows of the outer query, in *ret. */
-static int look(struct query *q, struct scope *s, const struct node *n, uint64_t max,
-                struct collected *c, struct outer *ret, struct op **ret_op)
+static int plan_subquery(struct query *q, struct scope *s, const struct node *n, uint64_t max,
+                         struct collected *c, struct outer *ret, struct op **ret_op)
 {
     struct op nothing = {.n_cols = 0}, *op;
     struct outer *outer = q->outer;
@@ -391,8 +386,9 @@ static struct sql_value identity_of(const struct query *q, const struct select *
 }
 
 /* The expression of a subquery to be run for each row. */
-static int make(struct query *q, struct scope *s, const struct node *n, const struct outer *o,
-                enum sql_type type, struct expr **probes, uint32_t n_probes, struct expr **ret)
+static int make_per_row(struct query *q, struct scope *s, const struct node *n,
+                        const struct outer *o, enum sql_type type, struct expr **probes,
+                        uint32_t n_probes, struct expr **ret)
 {
     struct subquery *sub = sql_get(q, 1, sizeof(*sub));
     struct expr *e = sql_new_expr(q, EXPR_SUBQUERY, type, n->pos, o->n + n_probes);
@@ -444,7 +440,7 @@ int sql_bind_subquery(struct query *q, struct scope *s, const struct node *n, st
     struct op *op;
     struct sql_value v;
     bool exists = n->kind == NODE_EXISTS;
-    int rc = look(q, s, n, exists ? 1 : 2, &c, &outer, &op);
+    int rc = plan_subquery(q, s, n, exists ? 1 : 2, &c, &outer, &op);
     if (rc < 0)
         return rc;
     if (!exists && op->n_cols != 1)
@@ -453,7 +449,7 @@ int sql_bind_subquery(struct query *q, struct scope *s, const struct node *n, st
                          op->n_cols);
     enum sql_type type = exists ? SQL_BOOL : op->cols[0].type;
     if (outer.n) {
-        rc = make(q, s, n, &outer, type, NULL, 0, ret);
+        rc = make_per_row(q, s, n, &outer, type, NULL, 0, ret);
     } else if (outer.unknown) {
         *ret = typed_null(q, type, n->pos);
     } else {
@@ -477,7 +473,7 @@ static int in_types(struct query *q, const struct op *op, struct expr **probes, 
     for (uint32_t i = 0; i < c->n_cols && rc == 0; i++) {
         enum sql_type type = op->cols[i].type;
         if (sql_widens(type, probes[i]->type))
-            rc = widen(c, i, probes[i]->type);
+            rc = widen_column(c, i, probes[i]->type);
         else if (type != SQL_NULL)
             rc = sql_coerce(q, &probes[i], type, "in");
         else if (probes[i]->type == SQL_NULL)
@@ -498,7 +494,7 @@ int sql_bind_in_select(struct query *q, struct scope *s, const struct node *n, s
     for (uint32_t i = 0; i < n_probes && rc == 0; i++)
         rc = sql_bind(q, s, left->kind == NODE_ROW ? left->args[i] : left, &probes[i]);
     if (rc == 0)
-        rc = look(q, s, n, UINT32_MAX, &c, &outer, &op);
+        rc = plan_subquery(q, s, n, UINT32_MAX, &c, &outer, &op);
     if (rc < 0)
         return rc;
     if (op->n_cols != n_probes)
@@ -509,7 +505,7 @@ int sql_bind_in_select(struct query *q, struct scope *s, const struct node *n, s
     if (rc < 0)
         return rc;
     if (outer.n)
-        return make(q, s, n, &outer, SQL_BOOL, probes, n_probes, ret);
+        return make_per_row(q, s, n, &outer, SQL_BOOL, probes, n_probes, ret);
     if (outer.unknown) {
         *ret = typed_null(q, SQL_BOOL, n->pos);
         return *ret ? 0 : -ENOMEM;

@@ -121,8 +121,8 @@ static int bind_frame(struct query *q, const struct window_node *w, const struct
 }
 
 /* over w, over (w ...): the window of that name, with an order and a frame of its own added. */
-static int resolve(struct query *q, const struct scope *s, const struct window_node *over,
-                   struct window_node *ret, uint32_t depth)
+static int resolve_window(struct query *q, const struct scope *s, const struct window_node *over,
+                          struct window_node *ret, uint32_t depth)
 {
     const struct named_window *named = s->windows;
     *ret = *over;
@@ -135,7 +135,7 @@ static int resolve(struct query *q, const struct scope *s, const struct window_n
                          named ? "the window '%s' is defined by itself"
                                : "unknown window '%s'; define it after having: window %s as (...)",
                          over->base, over->base);
-    int rc = resolve(q, s, named->window, ret, depth + 1);
+    int rc = resolve_window(q, s, named->window, ret, depth + 1);
     if (rc < 0)
         return rc;
     if (over->n_partition || (over->n_order && ret->n_order))
@@ -258,7 +258,7 @@ int sql_window_bind(struct query *q, struct scope *s, const struct node *n, stru
                          s->inside_agg || s->inside_window
                              ? "compute the inner one in a select in from"
                              : "qualify filters by them, or a select around this one");
-    int rc = resolve(q, s, n->over, &over, 0);
+    int rc = resolve_window(q, s, n->over, &over, 0);
     if (rc < 0)
         return rc;
     if (w->n_partition + w->n_order > SQL_CALL_ARGS - 8)

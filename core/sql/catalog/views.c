@@ -250,7 +250,7 @@ static int rank_of(const struct view *v)
 
 /* Which of two is tried earlier, as plugin.h says: below 0: `a`; 0: as they stand in the list.  In
  * what order plugins were loaded does not count, else the answer would be another one. */
-static int compare(const struct view *a, const struct view *b)
+static int compare_views(const struct view *a, const struct view *b)
 {
     if (rank_of(a) != rank_of(b))
         return rank_of(a) - rank_of(b);
@@ -270,9 +270,9 @@ const struct view *sql_next_view(const struct sql *s, const char *schema, const 
 {
     const struct view *v = atomic_load_explicit(&s->views, memory_order_acquire), *best = NULL;
     for (bool passed = false; v; v = v->next) {
-        int order = after ? compare(v, after) : 1;
+        int order = after ? compare_views(v, after) : 1;
         if (has_name(v, schema, name) && v != after && (order > 0 || (order == 0 && passed)) &&
-            (!best || compare(v, best) < 0))
+            (!best || compare_views(v, best) < 0))
             best = v;
         passed = passed || v == after;
     }

@@ -19,7 +19,7 @@ static struct part *part_at(const struct sql_global *g, uint32_t part, uint32_t 
     return p;
 }
 
-static int stranger(void)
+static int refuse_stranger(void)
 {
     return err_set(-EBADMSG, "an answer that nobody asked for");
 }
@@ -70,7 +70,7 @@ int sql_global_columns(struct sql_global *g, uint32_t part, uint32_t member,
     struct part *p = part_at(g, part, member);
     struct part_answer *a = p ? &p->answers[member] : NULL;
     if (!a || a->state != ANSWER_AWAITED)
-        return stranger();
+        return refuse_stranger();
     if (n != p->n_columns)
         return err_set(-EBADMSG, "it sent %u columns and was asked for %u", n, p->n_columns);
     a->is_null = arena_zalloc(&g->mem.arena, n ? n : 1, sizeof(bool));
@@ -125,7 +125,7 @@ int sql_global_row(struct sql_global *g, uint32_t part, uint32_t member,
 {
     struct part *p = part_at(g, part, member);
     struct part_answer *a = p ? &p->answers[member] : NULL;
-    int rc = a && a->state == ANSWER_COMING ? read_intervals(p, &cells) : stranger();
+    int rc = a && a->state == ANSWER_COMING ? read_intervals(p, &cells) : refuse_stranger();
     for (uint32_t c = 0; rc == 0 && c < p->n_columns; c++)
         rc = check_cell(p, c, &cells[c], a->is_null[c]);
     if (rc < 0)
@@ -137,7 +137,7 @@ int sql_global_row(struct sql_global *g, uint32_t part, uint32_t member,
     a->bytes += rows->size - before;
     g->bytes += rows->size - before;
     if (rc == 0 && rows->size == before) /* rows without columns */
-        return stranger();
+        return refuse_stranger();
     return rc == 0 && g->bytes > g->o.max_bytes ? too_large(g) : rc;
 }
 

@@ -70,7 +70,7 @@ static bool is_using(const struct from *f, const char *name)
 }
 
 /* Which leaf's column is it?  Of using (x) that of the first that has it.  -1: of none. */
-static int resolve(const struct colocate *c, const struct node *n, uint32_t *ret_leaf)
+static int resolve_column(const struct colocate *c, const struct node *n, uint32_t *ret_leaf)
 {
     struct node named = *n;
     bool first = !n->parts[0] && is_using(c->s->from, n->text);
@@ -127,7 +127,7 @@ static bool look_at(void *arg, const struct node *n)
         l->others = true;
     if (n->kind != NODE_NAME)
         return true;
-    int column = resolve(l->c, n, &leaf);
+    int column = resolve_column(l->c, n, &leaf);
     if (column < 0) {
         l->others = true;
         return true;
@@ -149,13 +149,13 @@ static struct look look_into(const struct colocate *c, const struct node *n)
 
 /* a = b, of the leaf and one before it that is always there: 1: a tag, which is set in *tags; 2: a
  * column; 0: neither. */
-static int tie(const struct colocate *c, uint32_t leaf, const struct node *n, uint32_t *tags)
+static int tie_leaf(const struct colocate *c, uint32_t leaf, const struct node *n, uint32_t *tags)
 {
     uint32_t a, b;
     if (n->kind != NODE_CALL || strcmp(n->text, "=") != 0 || n->n_args != 2 ||
         n->args[0]->kind != NODE_NAME || n->args[1]->kind != NODE_NAME)
         return 0;
-    int x = resolve(c, n->args[0], &a), y = resolve(c, n->args[1], &b);
+    int x = resolve_column(c, n->args[0], &a), y = resolve_column(c, n->args[1], &b);
     if (x < 0 || y < 0 || (a > b ? a : b) != leaf || a == b)
         return 0;
     if (x >= SQL_TAGS && y >= SQL_TAGS)
@@ -175,7 +175,7 @@ struct ties {
 static bool take_condition(struct colocate *c, const struct from *f, uint32_t leaf, struct node *n,
                            struct ties *t)
 {
-    int what = tie(c, leaf, n, &t->tags);
+    int what = tie_leaf(c, leaf, n, &t->tags);
     bool asof = f->join == JOIN_ASOF || f->join == JOIN_ASOF_LEFT;
     struct look l = look_into(c, n);
     t->column = t->column || what == 2 || (asof && what == 0);
@@ -219,17 +219,17 @@ static bool take_join(struct colocate *c, const struct from *f, uint32_t leaf, s
     bool inner = f->join == JOIN_INNER || f->join == JOIN_CROSS;
     n = fits && inner ? scope_conjuncts(c->s->where, list, CONJUNCTS_MAX) : 0;
     for (uint32_t i = 0; i < n; i++)
-        t->column = tie(c, leaf, list[i], &t->tags) == 2 || t->column;
+        t->column = tie_leaf(c, leaf, list[i], &t->tags) == 2 || t->column;
     return fits && t->column && t->tags && global_tags_identify(c->g, t->tags);
 }
 
 /* ---- what members run ---- */
 
-static struct node *rename(void *arg, const struct node *n)
+static struct node *rename_column(void *arg, const struct node *n)
 {
     struct colocate *c = arg;
     uint32_t leaf;
-    int column = n->kind == NODE_NAME ? resolve(c, n, &leaf) : -1;
+    int column = n->kind == NODE_NAME ? resolve_column(c, n, &leaf) : -1;
     if (column < 0)
         return NULL;
     const struct leaf *l = &c->join->leaves[leaf];
@@ -250,7 +250,7 @@ static struct node *rename(void *arg, const struct node *n)
     return copy;
 }
 
-static struct node *inside(struct colocate *c, const struct node *n)
+static struct node *split_inside(struct colocate *c, const struct node *n)
 {
     c->inside = true;
     struct node *copy = n ? tree_copy(&c->copy, n) : NULL;
@@ -272,7 +272,7 @@ static struct from *copy_joins(struct colocate *c, struct from *f, uint32_t *lea
         return NULL;
     copy->columns = NULL;
     copy->n_columns = 0;
-    copy->on = inside(c, t.on);
+    copy->on = split_inside(c, t.on);
     if (copy->join == JOIN_CROSS && copy->on)
         copy->join = JOIN_INNER;
     else if (copy->join == JOIN_INNER && !copy->on)
@@ -290,7 +290,7 @@ static struct node *take_where(struct colocate *c)
     for (uint32_t i = 0; i < n; i++) {
         struct look l = look_into(c, list[i]);
         if (l.leaves && !l.tags && !l.others)
-            c->join->where = tree_and(&c->g->mem, c->join->where, inside(c, list[i]));
+            c->join->where = tree_and(&c->g->mem, c->join->where, split_inside(c, list[i]));
         else
             left = tree_and(&c->g->mem, left, list[i]);
     }
@@ -451,7 +451,7 @@ static bool is_readable(const struct colocate *c)
     return !bad;
 }
 
-static void rewrite(struct colocate *c, struct select *s)
+static void rewrite_select(struct colocate *c, struct select *s)
 {
     struct from *f = arena_zalloc(&c->g->mem.arena, 1, sizeof(*f));
     c->no_aliases = true;
@@ -516,7 +516,7 @@ int global_colocate(struct sql_global *g, struct select *s)
     c.table = arena_zalloc(&g->mem.arena, 1, sizeof(*c.table));
     if (!c.join || !c.table)
         return global_no_memory();
-    c.copy = (struct tree_copy){.mem = &g->mem, .replace = rename, .arg = &c};
+    c.copy = (struct tree_copy){.mem = &g->mem, .replace = rename_column, .arg = &c};
     if (!add_leaves(&c, s->from) || !is_readable(&c))
         return 0;
     c.no_aliases = true;
@@ -529,6 +529,6 @@ int global_colocate(struct sql_global *g, struct select *s)
     c.table->members = arena_zalloc(&g->mem.arena, g->n_members, sizeof(*c.table->members));
     if (!c.table->name || !c.table->members || name_columns(&c) < 0)
         return global_no_memory();
-    rewrite(&c, s);
+    rewrite_select(&c, s);
     return c.copy.failed ? global_no_memory() : add_table(&c);
 }

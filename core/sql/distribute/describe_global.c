@@ -114,7 +114,7 @@ static void count_members(struct sql_global *g)
         }
 }
 
-static int describe(struct sql_global *g)
+static int describe_columns(struct sql_global *g)
 {
     struct buf b;
     count_members(g);
@@ -131,7 +131,7 @@ static int describe(struct sql_global *g)
 }
 
 /* Over one table of all: each column is pulled or aggregated by itself. */
-static int summarize(struct sql_global *g)
+static int summarize_table(struct sql_global *g)
 {
     const struct global_table *t = g->tables;
     struct buf b;
@@ -151,7 +151,7 @@ static int summarize(struct sql_global *g)
 
 int global_about_columns(struct sql_global *g)
 {
-    return g->about == ABOUT_DESCRIBE    ? describe(g)
-           : g->about == ABOUT_SUMMARIZE ? summarize(g)
+    return g->about == ABOUT_DESCRIBE    ? describe_columns(g)
+           : g->about == ABOUT_SUMMARIZE ? summarize_table(g)
                                          : 0;
 }

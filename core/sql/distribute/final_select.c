@@ -114,7 +114,7 @@ static void explain_part(struct plan *p, const struct part *part)
         say_answer(p, part, m);
 }
 
-static int explain(struct sql_global *g, const struct sql_sink *sink, struct sql_report *ret)
+static int explain_parts(struct sql_global *g, const struct sql_sink *sink, struct sql_report *ret)
 {
     static const struct sql_column column = {.name = "plan", .type = SQL_TEXT, .doc = ""};
     static const char text[] = "select plan from " GLOBAL_SCHEMA ".plan";
@@ -179,9 +179,9 @@ int sql_global_run(struct sql_global *g, const struct sql_sink *sink, struct sql
                    ? -ENODATA
                    : sql_run(g->schemas.engine, g->last, strlen(g->last), &o, sink, ret);
     if (sql_global_only_explains(g))
-        return explain(g, sink, ret);
+        return explain_parts(g, sink, ret);
     int rc = check_answers(g);
     if (rc == 0 && g->st.explain)
-        return explain(g, sink, ret);
+        return explain_parts(g, sink, ret);
     return rc < 0 ? rc : sql_run(g->answers.engine, g->last, strlen(g->last), &o, sink, ret);
 }

@@ -129,7 +129,7 @@ static int read_part(struct sql_global *g, const char *data, size_t size, struct
 }
 
 /* In front of each row: whose it is, and that one's tags. */
-static int hold(struct sql_global *g, struct part *p, uint32_t n_members)
+static int hold_rows(struct sql_global *g, struct part *p, uint32_t n_members)
 {
     struct sql_column *all = arena_zalloc(&g->mem.arena, 1 + SQL_TAGS + p->n_columns, sizeof(*all));
     uint32_t n = 1;
@@ -206,7 +206,7 @@ int sql_global_from_question(const char *data, size_t size, uint32_t n_members,
     struct part *p = arena_zalloc(&g->mem.arena, 1, sizeof(*p));
     rc = p ? read_part(g, data, size, p) : global_no_memory();
     if (rc == 0)
-        rc = hold(g, p, n_members);
+        rc = hold_rows(g, p, n_members);
     if (rc < 0) {
         sql_global_free(g);
         return rc;

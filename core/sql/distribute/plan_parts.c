@@ -20,7 +20,7 @@
 
 /* ---- is it right? ---- */
 
-static void blank(char *text, uint32_t from, uint32_t end)
+static void blank_text(char *text, uint32_t from, uint32_t end)
 {
     for (uint32_t i = from; i < end; i++)
         if (text[i] != '\n')
@@ -42,7 +42,7 @@ static void blank_global(void *arg, struct from *f)
         return;
     for (uint32_t i = 0; i + 1 < b->n; i++)
         if (b->tokens[i].pos == f->pos)
-            blank(b->text, f->pos, b->tokens[i + 1].end);
+            blank_text(b->text, f->pos, b->tokens[i + 1].end);
 }
 
 static int check_statement(struct sql_global *g)
@@ -55,7 +55,7 @@ static int check_statement(struct sql_global *g)
         return rc;
     b.tokens = tokens;
     if (g->st.explain)
-        blank(b.text, tokens[0].pos, tokens[g->st.analyze].end);
+        blank_text(b.text, tokens[0].pos, tokens[g->st.analyze].end);
     tree_walk_select(&(struct tree_visit){.arg = &b, .from = blank_global}, g->st.select);
     rc = sql_grows(g->schemas.engine, b.text, g->size);
     g->checked = b.text;
@@ -244,7 +244,7 @@ struct choice {
     bool *wanted; /* [n_members] */
 };
 
-static int choose(void *arg, const struct sql_rows *rows)
+static int choose_values(void *arg, const struct sql_rows *rows)
 {
     struct choice *c = arg;
     for (uint32_t i = 0; i < sql_rows_count(rows); i++) {
@@ -284,7 +284,7 @@ static int hold_members(struct sql_global *g)
 static int wanted_members(struct sql_global *g, const struct part *p, bool *wanted)
 {
     struct choice c = {wanted};
-    const struct sql_sink sink = {.arg = &c, .rows = choose};
+    const struct sql_sink sink = {.arg = &c, .rows = choose_values};
     memset(wanted, p->condition == NULL, g->n_members);
     if (!p->condition)
         return 0;
@@ -308,7 +308,7 @@ static const char *statement_from(struct sql_global *g, const struct part *p, ui
     return text;
 }
 
-static int assign(struct sql_global *g, struct part *p)
+static int assign_part(struct sql_global *g, struct part *p)
 {
     bool *wanted = arena_zalloc(&g->mem.arena, g->n_members, 1);
     const char *plain = global_text(g, "%s%s%s", p->before, p->table->source, p->after);
@@ -393,7 +393,7 @@ int sql_global_plan(struct sql_global *g)
         rc = pull_from(g, l.list[i], l.list[i]->from);
     rc = rc < 0 ? rc : hold_members(g);
     for (struct part *p = g->parts; p && rc == 0; p = p->next)
-        rc = assign(g, p);
+        rc = assign_part(g, p);
     if (rc == 0)
         rc = write_last(g);
     if (rc == 0 && g->mem.failed)

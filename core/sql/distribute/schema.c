@@ -249,7 +249,7 @@ static int add_columns_of(struct sql_global *g, struct global_table *t,
     return 0;
 }
 
-static int unite(struct sql_global *g, struct global_table *t)
+static int unite_columns(struct sql_global *g, struct global_table *t)
 {
     const struct member_schema *none = NULL;
     uint32_t who = 0;
@@ -291,7 +291,7 @@ int global_unite(struct sql_global *g)
     for (struct global_table *t = g->tables; t && rc == 0; t = t->next) {
         if (!t->members)
             t->members = arena_zalloc(&g->mem.arena, g->n_members, sizeof(*t->members));
-        rc = unite(g, t);
+        rc = unite_columns(g, t);
     }
     return rc;
 }

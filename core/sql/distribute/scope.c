@@ -17,7 +17,7 @@ static bool is_called(const char *name, const struct node *n)
     return n->quoted ? strcmp(name, n->text) == 0 : strcasecmp(name, n->text) == 0;
 }
 
-static int named(const struct global_table *t, const char *name, bool exact)
+static int column_named(const struct global_table *t, const char *name, bool exact)
 {
     for (uint32_t c = 0; c < t->n; c++)
         if (exact ? strcmp(t->columns[c].name, name) == 0
@@ -32,19 +32,19 @@ static int by_other_name(const struct global_table *t, const struct node *n)
     uint32_t at = 0;
     int found = -1;
     while (found < 0 && (name = sql_other_name(n->text, &at)) != NULL)
-        found = named(t, name, n->quoted);
+        found = column_named(t, name, n->quoted);
     return found;
 }
 
 /* May another table of the from have a column of this name?  What cannot be known may. */
-static bool elsewhere(const struct scope_of *s, const struct from *f, const struct node *n)
+static bool is_elsewhere(const struct scope_of *s, const struct from *f, const struct node *n)
 {
     if (!f || f == s->from)
         return false;
     if (f->kind == FROM_JOIN)
-        return elsewhere(s, f->left, n) || elsewhere(s, f->right, n);
+        return is_elsewhere(s, f->left, n) || is_elsewhere(s, f->right, n);
     const struct global_table *t = global_table_of(s->g, f);
-    return !t || named(t, n->text, n->quoted) >= 0 || by_other_name(t, n) >= 0;
+    return !t || column_named(t, n->text, n->quoted) >= 0 || by_other_name(t, n) >= 0;
 }
 
 static const struct node *alias_of(const struct scope_of *s, const struct node *n)
@@ -62,9 +62,9 @@ int scope_column(const struct scope_of *s, const struct node *n)
     const char *name = s->from->alias ? s->from->alias : s->from->names[0];
     if (n->parts[0] && strcasecmp(n->parts[0], name) != 0)
         return -1;
-    if (!n->parts[0] && !s->alone && elsewhere(s, s->select->from, n))
+    if (!n->parts[0] && !s->alone && is_elsewhere(s, s->select->from, n))
         return -1;
-    int c = named(s->table, n->text, n->quoted);
+    int c = column_named(s->table, n->text, n->quoted);
     return c >= 0 || alias_of(s, n) ? c : by_other_name(s->table, n);
 }
 
@@ -159,7 +159,7 @@ struct spelling {
     uint32_t depth;
 };
 
-static struct node *spell(void *arg, const struct node *n)
+static struct node *spell_column(void *arg, const struct node *n)
 {
     struct spelling *p = arg;
     const struct node *alias = n->kind == NODE_NAME ? scope_alias(p->s, n) : NULL;
@@ -177,7 +177,7 @@ static struct node *spell(void *arg, const struct node *n)
 
 struct node *scope_spelled_out(const struct scope_of *s, const struct node *n)
 {
-    struct spelling p = {.s = s, .copy = {.mem = &s->g->mem, .replace = spell, .arg = &p}};
+    struct spelling p = {.s = s, .copy = {.mem = &s->g->mem, .replace = spell_column, .arg = &p}};
     return tree_copy(&p.copy, n);
 }
 

@@ -56,7 +56,7 @@ void split_use_tags(struct split *p, const struct node *n)
 
 /* ---- the last select's expressions ---- */
 
-static struct node *cannot(struct split *p)
+static struct node *refuse_split(struct split *p)
 {
     p->copy.failed = true;
     return NULL;
@@ -66,7 +66,7 @@ static struct node *named_like(struct split *p, const char *name, const struct n
 {
     struct node *copy = name ? tree_name(mem_of(p), name) : NULL;
     if (!copy)
-        return cannot(p);
+        return refuse_split(p);
     copy->pos = n->pos;
     copy->start = n->start;
     copy->end = n->end;
@@ -147,7 +147,7 @@ static struct node *as_json(struct split *p, struct node *name)
 {
     struct node *call = tree_call(mem_of(p), "json", name, NULL);
     if (!call)
-        return cannot(p);
+        return refuse_split(p);
     call->pos = name->pos;
     call->start = name->start;
     call->end = name->end;
@@ -163,7 +163,7 @@ static struct node *as_it_was(struct split *p, struct node *name, const struct n
         return name;
     struct node *cast = tree_cast(mem_of(p), name, SQL_TIMESTAMP);
     if (!cast)
-        return cannot(p);
+        return refuse_split(p);
     cast->clock = true;
     cast->pos = name->pos;
     cast->start = name->start;
@@ -171,13 +171,13 @@ static struct node *as_it_was(struct split *p, struct node *name, const struct n
     return cast;
 }
 
-static struct node *replace(void *arg, const struct node *n)
+static struct node *replace_node(void *arg, const struct node *n)
 {
     struct split *p = arg;
     if (n->select)
-        return is_alone(p, n) ? (struct node *)(uintptr_t)n : cannot(p);
+        return is_alone(p, n) ? (struct node *)(uintptr_t)n : refuse_split(p);
     if (n->kind == NODE_STAR)
-        return cannot(p);
+        return refuse_split(p);
     bool value = n->kind == NODE_INT || n->kind == NODE_TEXT || n->kind == NODE_NULL;
     for (uint32_t k = 0; k < p->n_keys && !value; k++)
         if (tree_equal(p->keys[k], n)) {
@@ -187,7 +187,7 @@ static struct node *replace(void *arg, const struct node *n)
     if (n->kind == NODE_CALL && !n->over && sql_agg_find(n->text)) {
         struct node *call = split_aggregate(p, n);
         if (!call)
-            return cannot(p);
+            return refuse_split(p);
         call->start = n->start;
         call->end = n->end;
         return as_it_was(p, call, n, picks_json(n));
@@ -196,7 +196,7 @@ static struct node *replace(void *arg, const struct node *n)
         return NULL;
     int c = scope_column(&p->scope, n);
     if (c >= SQL_TAGS || (c < 0 && !scope_alias(&p->scope, n)))
-        return cannot(p);
+        return refuse_split(p);
     p->tags |= c >= 0 ? 1u << c : 0;
     return NULL;
 }
@@ -458,7 +458,7 @@ static struct item rewrite_item(struct split *p, const struct item *item)
     return copy;
 }
 
-static void rewrite(struct split *p, struct rewritten *r)
+static void rewrite_items(struct split *p, struct rewritten *r)
 {
     const struct select *s = p->scope.select;
     struct tree_memory *mem = mem_of(p);
@@ -505,11 +505,11 @@ static bool is_candidate(struct split *p, bool *ret_aggregated)
            (*ret_aggregated || s->n_group || s->n_sets || s->group_all || s->group_none);
 }
 
-static int finish(struct split *p, struct select *s, struct asked *a, bool *uses)
+static int finish_select(struct split *p, struct select *s, struct asked *a, bool *uses)
 {
     struct rewritten r = {.items = NULL};
     struct part part;
-    rewrite(p, &r);
+    rewrite_items(p, &r);
     if (p->rc < 0 || p->copy.failed || (p->finer && p->ordered))
         return p->rc;
     for (uint32_t i = 0; i < p->n_keys; i++)
@@ -545,13 +545,13 @@ int global_split(struct sql_global *g, struct select *s)
     if (!p || !uses)
         return global_no_memory();
     p->scope = (struct scope_of){g, s, s->from, t, true, false};
-    p->copy = (struct tree_copy){.mem = &g->mem, .replace = replace, .arg = p};
+    p->copy = (struct tree_copy){.mem = &g->mem, .replace = replace_node, .arg = p};
     p->uses = uses;
     p->finer = s->n_sets > 0; /* totals are of many groups */
     buf_init(&a.where, SQL_TEXT_BYTES);
     buf_init(&a.tags, SQL_TEXT_BYTES);
     if (is_candidate(p, &aggregated) && sort_conditions(p, &a, uses) && add_groups(p, aggregated))
-        rc = finish(p, s, &a, uses);
+        rc = finish_select(p, s, &a, uses);
     buf_done(&a.where);
     buf_done(&a.tags);
     return rc;

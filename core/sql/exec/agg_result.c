@@ -54,7 +54,8 @@ static int select_at(struct query *q, double *v, uint32_t n, uint32_t at, double
     return 0;
 }
 
-static int percentile(struct query *q, struct list *l, const struct agg_spec *spec, double *ret)
+static int find_percentile(struct query *q, struct list *l, const struct agg_spec *spec,
+                           double *ret)
 {
     double fraction = spec->descending ? 1 - spec->fraction : spec->fraction, next;
     double at = fraction * (double)(l->n - 1);
@@ -73,7 +74,7 @@ static int percentile(struct query *q, struct list *l, const struct agg_spec *sp
 }
 
 /* {"from":0,"to":10,"counts":[3,4]}: bins of one width; what is no number is not counted. */
-static int histogram(struct query *q, const struct list *l, uint32_t bins, struct text *ret)
+static int write_histogram(struct query *q, const struct list *l, uint32_t bins, struct text *ret)
 {
     uint64_t *counts = sql_get(q, bins, sizeof(*counts));
     double low = INFINITY, high = -INFINITY;
@@ -165,8 +166,8 @@ static int most_frequent(struct query *q, struct list *l, bool descending, struc
 }
 
 /* percentile_disc() of what is no double: the first that so many are not beyond. */
-static int chosen(struct query *q, struct list *l, const struct agg_spec *spec, struct vec *v,
-                  uint32_t row)
+static int choose_value(struct query *q, struct list *l, const struct agg_spec *spec, struct vec *v,
+                        uint32_t row)
 {
     struct ordering o = {l, spec->descending, /* nulls_low= */ false};
     uint32_t *order = sql_get(q, l->n, sizeof(*order));
@@ -179,7 +180,7 @@ static int chosen(struct query *q, struct list *l, const struct agg_spec *spec, 
     return rc;
 }
 
-static double within(double x, double least, double most)
+static double clamp_double(double x, double least, double most)
 {
     return x < least ? least : x > most ? most : x; /* NaN stays */
 }
@@ -194,15 +195,15 @@ static void finish_moments(const struct state *s, enum agg_op op, struct vec *v,
     else if (flat)
         sql_set_null(v, row);
     else if (op == AGG_CORR) /* rounding must not take it beyond what it can be */
-        v->d[row] = within(m->xy / (sqrt(m->xx) * sqrt(m->yy)), -1, 1);
+        v->d[row] = clamp_double(m->xy / (sqrt(m->xx) * sqrt(m->yy)), -1, 1);
     else if (op == AGG_R2) /* all y on one line: 1 */
-        v->d[row] = m->yy == 0 ? 1 : within(m->xy / m->xx * (m->xy / m->yy), 0, 1);
+        v->d[row] = m->yy == 0 ? 1 : clamp_double(m->xy / m->xx * (m->xy / m->yy), 0, 1);
     else
         v->d[row] = op == AGG_SLOPE ? slope : m->mean_y - slope * m->mean_x;
 }
 
-static int joined(struct query *q, const struct list *l, const struct agg_spec *spec,
-                  struct text *ret)
+static int join_texts(struct query *q, const struct list *l, const struct agg_spec *spec,
+                      struct text *ret)
 {
     struct text separator = spec->separator;
     size_t opened = spec->open ? strlen(spec->open) : 0,
@@ -236,7 +237,7 @@ static int joined(struct query *q, const struct list *l, const struct agg_spec *
     return 0;
 }
 
-static double deviation(const struct state *s, enum agg_op op)
+static double find_deviation(const struct state *s, enum agg_op op)
 {
     bool pop = op == AGG_VAR_POP || op == AGG_STDDEV_POP;
     double v = s->m2 / (double)(pop ? s->n : s->n - 1);
@@ -289,19 +290,19 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
     case AGG_STRING:
         if (s->list->keys && put_in_order(q, s->list, a->spec) < 0)
             return -ENOMEM;
-        return joined(q, s->list, a->spec, &v->t[row]);
+        return join_texts(q, s->list, a->spec, &v->t[row]);
     case AGG_PERCENTILE:
     case AGG_PERCENTILE_DISC:
         if (agg_is_by_values(a->spec))
-            return chosen(q, s->list, a->spec, v, row);
-        rc = percentile(q, s->list, a->spec, &v->d[row]);
+            return choose_value(q, s->list, a->spec, v, row);
+        rc = find_percentile(q, s->list, a->spec, &v->d[row]);
         v->d[row] += 0.0; /* -0 is 0, whichever came first */
         return rc;
     case AGG_SKETCH:
         v->d[row] = sql_sketch_quantile(s->sketch, a->spec->fraction) + 0.0;
         return 0;
     case AGG_HISTOGRAM:
-        return histogram(q, s->list, a->spec->bins, &v->t[row]);
+        return write_histogram(q, s->list, a->spec->bins, &v->t[row]);
     case AGG_MODE:
         return most_frequent(q, s->list, a->spec->descending, v, row);
     case AGG_CORR:
@@ -320,7 +321,7 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
     case AGG_STDDEV_POP:
     case AGG_VAR:
     case AGG_VAR_POP:
-        v->d[row] = deviation(s, op);
+        v->d[row] = find_deviation(s, op);
         return 0;
     case AGG_COUNT:
     case AGG_MIN:

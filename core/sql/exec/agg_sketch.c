@@ -121,7 +121,7 @@ int64_t sql_sketch_count(const struct sketch *k)
 }
 
 /* The middle of a bin, within what there was. */
-static double middle(const struct sketch *k, double sign, int32_t bin)
+static double bin_middle(const struct sketch *k, double sign, int32_t bin)
 {
     double x = sign * 2 * exp(bin * log(GAMMA)) / (GAMMA + 1);
     x = x < k->least ? k->least : x;
@@ -141,14 +141,14 @@ double sql_sketch_quantile(const struct sketch *k, double fraction)
     at -= k->low;
     for (uint32_t b = s->n; b-- > 0; at -= s->counts[b])
         if (at < s->counts[b])
-            return middle(k, -1, s->first + (int32_t)b);
+            return bin_middle(k, -1, s->first + (int32_t)b);
     if (at < k->zero)
         return 0;
     at -= k->zero;
     s = &k->sides[1];
     for (uint32_t b = 0; b < s->n; at -= s->counts[b], b++)
         if (at < s->counts[b])
-            return middle(k, 1, s->first + (int32_t)b);
+            return bin_middle(k, 1, s->first + (int32_t)b);
     return at < k->high ? INFINITY : NAN;
 }
 

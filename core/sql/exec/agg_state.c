@@ -142,8 +142,8 @@ bool sql_agg_is_state(enum agg_op op, enum sql_type of, const char *data, uint32
 }
 
 /* ret_moments: room for what *ret points to. */
-static int decode(struct query *q, const struct agg_spec *spec, struct text t, struct state *ret,
-                  struct moments *ret_moments)
+static int decode_state(struct query *q, const struct agg_spec *spec, struct text t,
+                        struct state *ret, struct moments *ret_moments)
 {
     bool bad = false;
     if (!is_state(layout_of(spec), t, ret, ret_moments))
@@ -212,7 +212,7 @@ int sql_agg_add_states(struct query *q, struct agg *a, const uint16_t *sel, cons
     for (uint32_t k = 0; k < n; k++) {
         struct state from;
         struct moments room;
-        int rc = decode(q, a->spec, a->arg->t[sel ? sel[k] : k], &from, &room);
+        int rc = decode_state(q, a->spec, a->arg->t[sel ? sel[k] : k], &from, &room);
         if (rc == 0 && a->states[groups[k]].n > AGG_ROWS_MAX)
             return no_state(q, a->spec);
         if (rc == 0)

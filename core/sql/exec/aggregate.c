@@ -41,7 +41,8 @@ struct aggregate {
 };
 
 /* Only rows whose argument is not NULL and whose filter is true. */
-static uint32_t narrow(struct aggregate *g, const struct agg *a, const uint16_t *sel, uint32_t n)
+static uint32_t narrow_rows(struct aggregate *g, const struct agg *a, const uint16_t *sel,
+                            uint32_t n)
 {
     uint32_t m = 0;
     bool by_value = agg_is_by_pairs(a->spec->kind->op);
@@ -87,8 +88,8 @@ static void count_nulls(struct aggregate *g, struct agg *a, const uint16_t *sel,
         a->states[g->groups[k]].n += all || a->arg->null[sel ? sel[k] : k];
 }
 
-static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint16_t *sel,
-                uint32_t n)
+static int feed_agg(struct query *q, struct aggregate *g, struct agg *a, const uint16_t *sel,
+                    uint32_t n)
 {
     const uint32_t *groups = g->groups;
     if (sql_agg_room(q, a, g->n_groups) < 0)
@@ -97,7 +98,7 @@ static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint1
         (a->arg && !a->spec->keeps_null && (a->arg->has_null || a->arg->type == SQL_NULL))) {
         if (a->counted)
             count_nulls(g, a, sel, n);
-        n = narrow(g, a, sel, n);
+        n = narrow_rows(g, a, sel, n);
         sel = g->sel2;
         groups = g->groups2;
     }
@@ -183,7 +184,7 @@ static int take_batch(struct op *op)
             a->arg2 = g->results[at++];
         if (a->spec->filter)
             a->filter = g->results[at++];
-        rc = feed(op->q, g, a, in->sel, in->n_sel);
+        rc = feed_agg(op->q, g, a, in->sel, in->n_sel);
     }
     return rc;
 }
@@ -204,7 +205,7 @@ static int make_states(struct op *op)
 /* ---- with helpers ---- */
 
 /* Run a helper's part, from its operator's first row to the last it gets. */
-static int help(struct op *op)
+static int run_helper(struct op *op)
 {
     const struct arena_budget *b = op->q->budget;
     size_t limit = sql_memory_limit(op->q);
@@ -221,8 +222,8 @@ static int help(struct op *op)
 }
 
 /* Add what a helper has: its group i becomes ours number numbers[i]. */
-static int merge(struct query *q, struct aggregate *g, const struct aggregate *other,
-                 uint32_t *numbers)
+static int merge_groups(struct query *q, struct aggregate *g, const struct aggregate *other,
+                        uint32_t *numbers)
 {
     int rc = 0;
     if (g->n_keys)
@@ -273,7 +274,8 @@ static void order_groups(struct met *met, uint32_t n_met, uint8_t *placed, uint3
     }
 }
 
-static int reorder(struct query *q, struct aggregate *g, const uint32_t *order, uint8_t *marks)
+static int reorder_groups(struct query *q, struct aggregate *g, const uint32_t *order,
+                          uint8_t *marks)
 {
     sql_keys_reorder(&g->keys, order, marks);
     if (g->counts)
@@ -305,7 +307,7 @@ static int merge_all(struct op *op, struct parallel *team)
     for (uint32_t h = 0; h < n && rc == 0; h++) {
         const struct aggregate *other = sql_parallel_op(team, h)->state;
         numbers = sql_get(q, other->n_groups + 1, sizeof(*numbers));
-        rc = numbers ? merge(q, g, other, numbers) : -ENOMEM;
+        rc = numbers ? merge_groups(q, g, other, numbers) : -ENOMEM;
         met[h + 1] = (struct met){other, numbers, 0};
     }
     if (rc < 0 || !g->n_keys || !g->n_groups)
@@ -315,7 +317,7 @@ static int merge_all(struct op *op, struct parallel *team)
     if (!placed || !order)
         return -ENOMEM;
     order_groups(met, n + 1, placed, order);
-    return reorder(q, g, order, placed);
+    return reorder_groups(q, g, order, placed);
 }
 
 static int aggregate_beside(struct query *q, struct op *op, struct op *child, struct op **ret)
@@ -343,7 +345,7 @@ static int add_empty_sets(struct op *op)
     return rc < 0 ? rc : room_for_counts(op->q, g);
 }
 
-static int consume(struct op *op)
+static int consume_rows(struct op *op)
 {
     struct aggregate *g = op->state;
     struct parallel *team = NULL;
@@ -352,7 +354,7 @@ static int consume(struct op *op)
     while ((rc = sql_next(op->child)) > 0) {
         rc = take_batch(op);
         if (rc == 0 && g->scan && ++batches == HELP_AFTER)
-            rc = sql_parallel_start(op, aggregate_beside, help, &team);
+            rc = sql_parallel_start(op, aggregate_beside, run_helper, &team);
         if (rc < 0 || (team && sql_parallel_failed(team)))
             break;
     }
@@ -368,7 +370,7 @@ static int consume(struct op *op)
 static int next_aggregate(struct op *op)
 {
     struct aggregate *g = op->state;
-    int rc = g->ready ? 0 : consume(op);
+    int rc = g->ready ? 0 : consume_rows(op);
     g->ready = true;
     if (rc < 0 || g->next_group >= g->n_groups)
         return rc;

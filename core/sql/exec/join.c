@@ -19,7 +19,7 @@
 /* ---- the left side ---- */
 
 /* Key numbers of the left rows; rows with NULL keys have none. */
-static int probe(struct op *op)
+static int probe_rows(struct op *op)
 {
     struct join *j = op->state;
     const struct batch *in = &op->child->out;
@@ -119,7 +119,7 @@ static void no_left(struct op *op)
     }
 }
 
-static void merge(struct op *op, uint32_t n)
+static void merge_columns(struct op *op, uint32_t n)
 {
     struct join *j = op->state;
     for (uint32_t m = 0; m < j->n_merges; m++) {
@@ -143,7 +143,7 @@ static void merge(struct op *op, uint32_t n)
     }
 }
 
-static void gather(struct op *op, uint32_t n, bool left)
+static void gather_rows(struct op *op, uint32_t n, bool left)
 {
     struct join *j = op->state;
     if (left)
@@ -154,7 +154,7 @@ static void gather(struct op *op, uint32_t n, bool left)
     for (uint32_t c = 0; c < j->n_right; c++)
         if (j->slots[c] != JOIN_NONE)
             op->out.v[j->n_left + c] = j->gathered[j->slots[c]];
-    merge(op, n);
+    merge_columns(op, n);
     op->out.n = op->out.n_sel = n;
     op->out.sel = NULL;
 }
@@ -162,7 +162,7 @@ static void gather(struct op *op, uint32_t n, bool left)
 static int give_pairs(struct op *op, uint32_t n)
 {
     struct join *j = op->state;
-    gather(op, n, true);
+    gather_rows(op, n, true);
     if (j->on) {
         int m = sql_run_filter(j->on, NULL, n, j->sel);
         if (m < 0)
@@ -202,7 +202,7 @@ static int give_lonely_right(struct op *op)
         if (!j->right_matched[j->lonely_at])
             j->right_rows[n++] = j->lonely_at;
     if (n)
-        gather(op, n, false);
+        gather_rows(op, n, false);
     return n > 0;
 }
 
@@ -217,7 +217,7 @@ static int next_left(struct op *op)
     j->pair_at = NOT_LOOKED;
     if (j->left_matched)
         memset(j->left_matched, 0, SQL_ROWS);
-    rc = probe(op);
+    rc = probe_rows(op);
     return rc < 0 ? rc : 1;
 }
 
@@ -237,7 +237,7 @@ int sql_join_next(struct op *op)
             continue;
         n = lonely_left(j, &op->child->out);
         if (n) {
-            gather(op, n, true);
+            gather_rows(op, n, true);
             return 1;
         }
     }

@@ -11,7 +11,7 @@
 
 #define NONE_PIECE ((size_t)1 << 20) /* of numbers */
 
-static int grow(struct query *q, uint32_t **array, uint32_t room, uint32_t used)
+static int grow_array(struct query *q, uint32_t **array, uint32_t room, uint32_t used)
 {
     uint32_t *more = sql_grow(q, *array, used, room, sizeof(*more));
     if (!more)
@@ -41,15 +41,15 @@ static int link_rows(struct op *op, const uint32_t *numbers, uint32_t first_row,
     if (j->keys.n > j->keys_room) {
         uint32_t used = j->keys_room;
         j->keys_room = 2 * j->keys.n;
-        if (grow(op->q, &j->first, j->keys_room, used) < 0 ||
-            grow(op->q, &j->last, j->keys_room, used) < 0 ||
+        if (grow_array(op->q, &j->first, j->keys_room, used) < 0 ||
+            grow_array(op->q, &j->last, j->keys_room, used) < 0 ||
             fill_none(op->q, j->first + used, j->keys_room - used) < 0)
             return -ENOMEM;
     }
     if (end > j->rows_room) {
         uint32_t used = j->rows_room;
         j->rows_room = 2 * end;
-        if (grow(op->q, &j->next, j->rows_room, used) < 0)
+        if (grow_array(op->q, &j->next, j->rows_room, used) < 0)
             return -ENOMEM;
     }
     for (uint32_t r = 0; r < n; r++) {
@@ -85,7 +85,7 @@ uint32_t sql_join_live_rows(const struct batch *in, struct vec **v, uint32_t n_k
     return m;
 }
 
-static int compile(struct op *op)
+static int compile_keys(struct op *op)
 {
     struct join *j = op->state;
     struct query *q = op->q;
@@ -117,7 +117,7 @@ static int compile(struct op *op)
     return sql_compile(q, &op->out, &on, 1, &j->on);
 }
 
-static int prepare(struct op *op)
+static int prepare_join(struct op *op)
 {
     struct join *j = op->state;
     struct query *q = op->q;
@@ -143,7 +143,7 @@ static int prepare(struct op *op)
     for (uint32_t c = 0; c < j->n_right; c++)
         if (j->slots[c] != JOIN_NONE)
             op->out.v[j->n_left + c] = j->gathered[j->slots[c]];
-    return compile(op);
+    return compile_keys(op);
 }
 
 /* One batch of the right side: keys, then its rows. */
@@ -178,7 +178,7 @@ int sql_join_build(struct op *op)
     struct join *j = op->state;
     struct vec **wanted = sql_get(op->q, j->n_right, sizeof(*wanted));
     uint32_t *at = sql_get(op->q, SQL_ROWS, sizeof(*at));
-    int rc = wanted && at ? prepare(op) : -ENOMEM;
+    int rc = wanted && at ? prepare_join(op) : -ENOMEM;
     for (uint32_t c = 0; rc == 0 && c < j->n_right; c++)
         if (j->slots[c] != JOIN_NONE)
             wanted[j->slots[c]] = &op->right->out.v[c];

@@ -51,7 +51,7 @@ void sql_news_free(struct sql_news *n)
     free(n);
 }
 
-static struct slot *find(struct slot *slots, uint32_t mask, uint64_t hash)
+static struct slot *find_slot(struct slot *slots, uint32_t mask, uint64_t hash)
 {
     uint32_t at = (uint32_t)hash & mask;
     while (slots[at].answer && slots[at].hash != hash)
@@ -74,7 +74,7 @@ static int make_room(struct sql_news *n)
         return err_set(-ENOMEM, "no memory for what has been told");
     for (uint32_t i = 0; i <= n->mask; i++)
         if (n->slots[i].answer && n->slots[i].answer + 1 >= n->answer)
-            *find(slots, size - 1, n->slots[i].hash) = n->slots[i];
+            *find_slot(slots, size - 1, n->slots[i].hash) = n->slots[i];
     free(n->slots);
     n->slots = slots;
     n->mask = size - 1;
@@ -103,7 +103,7 @@ static int is_new(struct sql_news *n, uint64_t hash)
     int rc = make_room(n);
     if (rc < 0)
         return rc;
-    struct slot *s = find(n->slots, n->mask, hash);
+    struct slot *s = find_slot(n->slots, n->mask, hash);
     n->used += s->answer == 0;
     if (s->answer != n->answer)
         *s = (struct slot){.hash = hash,

@@ -71,14 +71,14 @@ struct op *sql_parallel_scan(struct op *op)
 }
 
 /* The operators from the scan up to this one, once more. */
-static int copy(struct query *q, struct op *op, struct op **ret)
+static int copy_pipeline(struct query *q, struct op *op, struct op **ret)
 {
     struct op *child = NULL;
-    int rc = op->child ? copy(q, op->child, &child) : 0;
+    int rc = op->child ? copy_pipeline(q, op->child, &child) : 0;
     return rc < 0 ? rc : op->beside(q, op, child, ret);
 }
 
-static void *run(void *arg)
+static void *run_part(void *arg)
 {
     struct helper *h = arg;
     h->code = h->team->run(h->op);
@@ -117,9 +117,9 @@ int sql_parallel_start(struct op *op, op_beside make, int (*fn)(struct op *op),
             return sql_parallel_end(t, rc);
         }
         struct op *child;
-        if (copy(&h->q, op->child, &child) < 0 || make(&h->q, op, child, &h->op) < 0)
+        if (copy_pipeline(&h->q, op->child, &child) < 0 || make(&h->q, op, child, &h->op) < 0)
             break;
-        if (thread_start(&h->thread, "probing/query+", STACK_BYTES, run, h) != 0)
+        if (thread_start(&h->thread, "probing/query+", STACK_BYTES, run_part, h) != 0)
             break;
     }
     if (t->n)

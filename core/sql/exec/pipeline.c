@@ -98,7 +98,8 @@ static uint32_t without_nulls(const struct vec *v, uint16_t *sel, uint32_t n)
     return m;
 }
 
-static int apply(const struct condition *c, const uint16_t *from, uint32_t n, uint16_t *to)
+static int apply_condition(const struct condition *c, const uint16_t *from, uint32_t n,
+                           uint16_t *to)
 {
     if (!c->compare)
         return sql_run_filter(c->program, from, n, to);
@@ -120,7 +121,7 @@ static int next_filter(struct op *op)
         uint16_t *to = f->sel[i % 2];
         if (f->conditions[i].pushed && f->conditions[i].v->inside)
             continue;
-        int m = apply(&f->conditions[i], sel, n, to);
+        int m = apply_condition(&f->conditions[i], sel, n, to);
         if (m < 0)
             return m;
         if ((uint32_t)m < n || sel) {

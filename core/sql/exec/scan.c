@@ -114,7 +114,7 @@ static void find_nulls(struct vec *v, uint32_t n)
 }
 
 /* The largest id or whole number that there may be, of what is never negative; 0: not known. */
-static uint64_t largest(const struct vec *v, union probing_cell min, union probing_cell max)
+static uint64_t largest_value(const struct vec *v, union probing_cell min, union probing_cell max)
 {
     if (v->type == SQL_TEXT || v->type == SQL_BLOB)
         return max.u == PROBING_NULL_ID ? 0 : max.u;
@@ -136,7 +136,7 @@ static void tail_texts(struct scan *s, struct vec *v)
     }
 }
 
-static struct text shown(const struct op *op, uint32_t column, struct text t, struct text name)
+static struct text shown_text(const struct op *op, uint32_t column, struct text t, struct text name)
 {
     const struct scan *s = op->state;
     bool secret = s->hide[column] == HIDE_ALL ||
@@ -156,7 +156,7 @@ static void hide_stored(struct op *op, uint32_t c)
         struct text name = {NULL, 0}, t = ids ? sql_id_text(op->q, ids[i]) : v->t[i];
         if (name_ids)
             name = sql_id_text(op->q, name_ids[i]);
-        v->t[i] = t.data ? shown(op, c, t, name) : (struct text){"", 0};
+        v->t[i] = t.data ? shown_text(op, c, t, name) : (struct text){"", 0};
     }
     v->ids = NULL;
     v->most = 0;
@@ -189,7 +189,7 @@ static int next_stored(struct op *op)
             v->ids = &s->batch.cells[c]->u;
         else
             v->data = (void *)(uintptr_t)s->batch.cells[c];
-        v->most = largest(v, s->batch.min[c], s->batch.max[c]);
+        v->most = largest_value(v, s->batch.min[c], s->batch.max[c]);
         v->has_null = false;
         if (s->batch.has_null[c])
             find_nulls(v, s->batch.n_rows);
@@ -253,7 +253,7 @@ static int put_cell(struct op *op, uint32_t c, uint32_t row, union probing_cell 
             return 0;
         }
         struct text t = {cell.s, (uint32_t)strnlen(cell.s, 1u << 24)};
-        v->t[row] = sql_copy_text(op->q, s->hides ? shown(op, c, t, name) : t);
+        v->t[row] = sql_copy_text(op->q, s->hides ? shown_text(op, c, t, name) : t);
         return v->t[row].data ? 0 : -ENOMEM;
     }
     bool null = v->type == SQL_DOUBLE ? cell.u == PROBING_NULL_F64 : cell.i == PROBING_NULL_I64;

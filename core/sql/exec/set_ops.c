@@ -169,7 +169,7 @@ static int count_right(struct op *op)
 }
 
 /* Is this row of the left side part of the answer? */
-static bool takes(struct set *s, uint32_t key)
+static bool takes_row(struct set *s, uint32_t key)
 {
     bool there = s->counts[key] > 0;
     if (s->all) {
@@ -199,7 +199,7 @@ static int next_set(struct op *op)
         return rc;
     for (uint32_t k = 0; k < in->n_sel; k++) {
         s->sel[m] = in->sel ? in->sel[k] : (uint16_t)k;
-        m += takes(s, s->numbers[k]);
+        m += takes_row(s, s->numbers[k]);
     }
     op->out = (struct batch){.n = in->n, .sel = s->sel, .n_sel = m, .v = in->v};
     return 1;

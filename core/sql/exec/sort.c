@@ -291,7 +291,7 @@ static int sort_rows(struct op *op)
 }
 
 /* Keep the best `keep` rows only. */
-static int prune(struct op *op)
+static int prune_rows(struct op *op)
 {
     struct sort *s = op->state;
     struct rowset old = s->rows;
@@ -343,7 +343,7 @@ static uint32_t may_win(const struct sort *s, const struct batch *in)
     return m;
 }
 
-static int consume(struct op *op)
+static int consume_rows(struct op *op)
 {
     struct sort *s = op->state;
     const struct batch *in = &op->child->out;
@@ -357,7 +357,7 @@ static int consume(struct op *op)
         uint32_t n = bounded ? may_win(s, in) : in->n_sel;
         rc = n ? sql_rowset_add(&s->rows, s->in, bounded ? s->sel : in->sel, n) : 0;
         if (rc == 0 && s->keep && s->rows.n > PRUNE_ROWS && s->rows.n > 4 * s->keep)
-            rc = prune(op);
+            rc = prune_rows(op);
         if (rc < 0)
             return rc;
     }
@@ -367,7 +367,7 @@ static int consume(struct op *op)
 static int next_sort(struct op *op)
 {
     struct sort *s = op->state;
-    int rc = s->ready ? 0 : consume(op);
+    int rc = s->ready ? 0 : consume_rows(op);
     s->ready = true;
     if (rc < 0 || s->next >= s->rows.n)
         return rc;

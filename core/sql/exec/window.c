@@ -138,7 +138,7 @@ static int compute_part(struct op *op, const struct win *f, struct part *p)
     return rc;
 }
 
-static int compute(struct op *op, struct win *f)
+static int compute_window(struct op *op, struct win *f)
 {
     struct window *w = op->state;
     struct sorting sorting = {w, f};
@@ -173,7 +173,7 @@ static int compute(struct op *op, struct win *f)
 
 /* ---- the operator ---- */
 
-static int consume(struct op *op)
+static int consume_rows(struct op *op)
 {
     struct window *w = op->state;
     const struct batch *in = &op->child->out;
@@ -191,14 +191,14 @@ static int consume(struct op *op)
     if (!w->order)
         return -ENOMEM;
     for (uint32_t i = 0; i < w->n_wins && rc == 0; i++)
-        rc = compute(op, &w->wins[i]);
+        rc = compute_window(op, &w->wins[i]);
     return rc;
 }
 
 static int next_window(struct op *op)
 {
     struct window *w = op->state;
-    int rc = w->ready ? 0 : consume(op);
+    int rc = w->ready ? 0 : consume_rows(op);
     w->ready = true;
     uint32_t chunk = w->next_chunk;
     if (rc < 0 || (uint64_t)chunk * SQL_ROWS >= w->rows.n)
@@ -236,7 +236,7 @@ static int find_windows(struct query *q, struct expr *e, struct win *wins, uint3
 }
 
 /* The expression over the window operator's columns: windows are columns, ids are texts. */
-static int replace(struct query *q, const void *arg, struct expr **e)
+static int replace_window(struct query *q, const void *arg, struct expr **e)
 {
     const struct op *op = arg;
     const struct window *w = op->state;
@@ -245,7 +245,7 @@ static int replace(struct query *q, const void *arg, struct expr **e)
     for (uint32_t i = 0; (*e)->kind == EXPR_WINDOW && i < w->n_wins; i++)
         if (w->wins[i].spec == (*e)->set)
             return sql_use_column(q, op, op->n_cols - w->n_wins + i, e);
-    return sql_expr_change_args(q, e, replace, op);
+    return sql_expr_change_args(q, e, replace_window, op);
 }
 
 static int describe_columns(struct query *q, struct op *op, struct op *child, const bool *used)
@@ -316,6 +316,6 @@ int sql_plan_windows(struct query *q, struct out_item *items, uint32_t n_items, 
         return rc;
     rc = make_op(q, *op, wins, n, used, op);
     for (uint32_t i = 0; i < n_items && rc == 0; i++)
-        rc = replace(q, *op, &items[i].expr);
+        rc = replace_window(q, *op, &items[i].expr);
     return rc;
 }

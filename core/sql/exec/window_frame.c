@@ -7,7 +7,7 @@
  */
 #include "core/sql/exec/window_run.h"
 
-static uint32_t clamp(int64_t place, const struct part *p)
+static uint32_t clamp_place(int64_t place, const struct part *p)
 {
     return place < (int64_t)p->first ? p->first
            : place > (int64_t)p->end ? p->end
@@ -21,7 +21,7 @@ static uint32_t rows_edge(const struct win *f, const struct part *p, uint32_t at
     if (f->spec->edge[i] == FRAME_CURRENT)
         return at + (uint32_t)i;
     bool before = f->spec->edge[i] == FRAME_PRECEDING;
-    return clamp((int64_t)at + (before ? -offset : offset) + i, p);
+    return clamp_place((int64_t)at + (before ? -offset : offset) + i, p);
 }
 
 static uint32_t groups_edge(const struct win *f, const struct part *p, int i)

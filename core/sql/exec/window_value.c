@@ -134,7 +134,8 @@ static int valued_in_frame(struct op *op, const struct win *f, const struct fram
 }
 
 /* lag(x, n[, default]), lead */
-static int shifted(struct op *op, const struct win *f, const struct part *p, uint32_t at, int64_t n)
+static int shifted_row(struct op *op, const struct win *f, const struct part *p, uint32_t at,
+                       int64_t n)
 {
     const struct window *w = op->state;
     uint32_t row = w->order[at], found = UINT32_MAX;
@@ -166,7 +167,7 @@ static int value_at(struct op *op, const struct win *f, const struct part *p, ui
     bool given = f->spec->n_args < 2 || count_arg(w, f, row, 1, &n);
     if (f->spec->fn == WIN_LAG || f->spec->fn == WIN_LEAD) {
         if (given)
-            return shifted(op, f, p, at, n);
+            return shifted_row(op, f, p, at, n);
         put_null(f, row);
         return 0;
     }

@@ -18,15 +18,16 @@
 #include "core/sql/value/timestamp_parts.h"
 
 /* The forgiving twin of a cast has '?' at the end of its name. */
-static bool forgiving(const struct step *st)
+static bool is_forgiving(const struct step *st)
 {
     const char *name = st->expr->func->name;
     return name[strlen(name) - 1] == '?';
 }
 
-static int refuse(struct run *r, struct step *st, uint32_t row, struct text t, const char *type)
+static int refuse_text(struct run *r, struct step *st, uint32_t row, struct text t,
+                       const char *type)
 {
-    if (forgiving(st)) {
+    if (is_forgiving(st)) {
         sql_set_null(st->dst, row);
         return 0;
     }
@@ -34,7 +35,7 @@ static int refuse(struct run *r, struct step *st, uint32_t row, struct text t, c
                      (int)(t.size > 60 ? 60 : t.size), t.data, type);
 }
 
-static struct text trimmed(struct text t)
+static struct text trim_blanks(struct text t)
 {
     while (t.size && (unsigned char)t.data[0] <= ' ') {
         t.data++;
@@ -48,7 +49,7 @@ static struct text trimmed(struct text t)
 static int read_int(struct text t, int64_t *ret)
 {
     char copy[32];
-    t = trimmed(t);
+    t = trim_blanks(t);
     if (t.size > 1 && t.data[0] == '+') {
         t.data++;
         t.size--;
@@ -70,7 +71,7 @@ static int read_bool(struct text t, int64_t *ret)
         uint32_t least;
     } words[] = {{"false", 1}, {"true", 1}, {"no", 1}, {"yes", 1},
                  {"off", 2},   {"on", 2},   {"0", 1},  {"1", 1}};
-    t = trimmed(t);
+    t = trim_blanks(t);
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
         if (t.size >= words[i].least && t.size <= strlen(words[i].word) &&
             strncasecmp(t.data, words[i].word, t.size) == 0) {
@@ -101,7 +102,7 @@ static bool read_unreal(struct text t, double *ret)
 
 static int read_double(struct text t, double *ret)
 {
-    t = trimmed(t);
+    t = trim_blanks(t);
     if (read_unreal(t, ret))
         return 0;
     int rc = t.size ? parse_f64(t.data, t.size, ret) : -EINVAL;
@@ -115,7 +116,7 @@ KERNEL(text_to_int)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         if (read_int(st->a[0]->t[i], &st->dst->i[i]) < 0)
-            rc = refuse(r, st, i, st->a[0]->t[i], "a bigint");
+            rc = refuse_text(r, st, i, st->a[0]->t[i], "a bigint");
     }
     return rc;
 }
@@ -126,7 +127,7 @@ KERNEL(text_to_double)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         if (read_double(st->a[0]->t[i], &st->dst->d[i]) < 0)
-            rc = refuse(r, st, i, st->a[0]->t[i], "a double");
+            rc = refuse_text(r, st, i, st->a[0]->t[i], "a double");
     }
     return rc;
 }
@@ -137,7 +138,7 @@ KERNEL(text_to_bool)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         if (read_bool(st->a[0]->t[i], &st->dst->i[i]) < 0)
-            rc = refuse(r, st, i, st->a[0]->t[i], "a boolean");
+            rc = refuse_text(r, st, i, st->a[0]->t[i], "a boolean");
     }
     return rc;
 }
@@ -147,9 +148,9 @@ KERNEL(text_to_time)
     int rc = 0;
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
-        struct text t = trimmed(st->a[0]->t[i]);
+        struct text t = trim_blanks(st->a[0]->t[i]);
         if (sql_parse_timestamp(t.data, t.size, &st->dst->i[i]) < 0)
-            rc = refuse(r, st, i, t, "a timestamp like '2024-05-01 10:00:00'");
+            rc = refuse_text(r, st, i, t, "a timestamp like '2024-05-01 10:00:00'");
     }
     return rc;
 }
@@ -159,10 +160,10 @@ KERNEL(text_to_interval)
     int rc = 0;
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
-        struct text t = trimmed(st->a[0]->t[i]);
+        struct text t = trim_blanks(st->a[0]->t[i]);
         struct interval v;
         if (sql_parse_interval(t.data, t.size, &v) < 0 || !sql_interval_is_ns(v, &st->dst->i[i]))
-            rc = refuse(r, st, i, t, "an interval like '5 min'");
+            rc = refuse_text(r, st, i, t, "an interval like '5 min'");
     }
     return rc;
 }
@@ -172,10 +173,10 @@ KERNEL(text_to_calendar)
     int rc = 0;
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
-        struct text t = trimmed(st->a[0]->t[i]);
+        struct text t = trim_blanks(st->a[0]->t[i]);
         struct interval v;
         rc = sql_parse_interval(t.data, t.size, &v) < 0
-                 ? refuse(r, st, i, t, "an interval like '1 month 5 min'")
+                 ? refuse_text(r, st, i, t, "an interval like '1 month 5 min'")
                  : sql_put_interval(r, st->dst, i, v);
     }
     return rc;
@@ -205,9 +206,9 @@ KERNEL(text_to_date)
     int rc = 0;
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
-        struct text t = trimmed(st->a[0]->t[i]);
+        struct text t = trim_blanks(st->a[0]->t[i]);
         if (sql_parse_date(t.data, t.size, &st->dst->i[i]) < 0)
-            rc = refuse(r, st, i, t, "a date like '2024-05-01'");
+            rc = refuse_text(r, st, i, t, "a date like '2024-05-01'");
     }
     return rc;
 }
@@ -233,7 +234,7 @@ KERNEL(double_to_int)
             st->dst->i[i] = (int64_t)d;
             continue;
         }
-        if (!forgiving(st))
+        if (!is_forgiving(st))
             return sql_run_error(r, st, -ERANGE, "double out of range for a bigint");
         sql_set_null(st->dst, i);
     }
@@ -260,7 +261,7 @@ KERNEL(text_to_bytes)
         struct text t = st->a[0]->t[i];
         rc = sql_bytes_of_text(r, t, &st->dst->t[i]);
         if (rc == -EINVAL)
-            rc = refuse(r, st, i, t, "bytes, written as '\\x1f20' or with \\ooo in it");
+            rc = refuse_text(r, st, i, t, "bytes, written as '\\x1f20' or with \\ooo in it");
     }
     return rc;
 }

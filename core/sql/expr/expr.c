@@ -147,7 +147,7 @@ static int run_call(struct program *p, struct step *st, const uint16_t *sel, uin
     return textual ? run_pieces(p, st, sel, n) : st->run(&p->run, st, sel, n);
 }
 
-static void narrow(struct frame *to, const struct frame *from, int op, const struct vec *a)
+static void narrow_frame(struct frame *to, const struct frame *from, int op, const struct vec *a)
 {
     uint32_t m = 0;
     for (uint32_t k = 0; k < from->n; k++) {
@@ -167,7 +167,7 @@ static void narrow(struct frame *to, const struct frame *from, int op, const str
     to->n = m;
 }
 
-static void copy(struct query *q, struct vec *dst, struct vec *a, const struct frame *f)
+static void copy_rows(struct query *q, struct vec *dst, struct vec *a, const struct frame *f)
 {
     bool textual = sql_is_textual(dst->type);
     if (textual)
@@ -187,7 +187,8 @@ static void copy(struct query *q, struct vec *dst, struct vec *a, const struct f
 }
 
 /* Three-valued and / or: `absorbing` (false for and, true for or) wins over NULL. */
-static void combine(struct vec *dst, const struct vec *a, const struct frame *f, bool absorbing)
+static void combine_bools(struct vec *dst, const struct vec *a, const struct frame *f,
+                          bool absorbing)
 {
     for (uint32_t k = 0; k < f->n; k++) {
         uint32_t i = f->sel ? f->sel[k] : k;
@@ -222,14 +223,14 @@ static int run_step(struct program *p, struct step *st, uint32_t *depth)
         (*depth)++;
         return 0;
     case STEP_PUSH_TRUE:
-        narrow(&f[1], f, st->op, st->a[0]);
+        narrow_frame(&f[1], f, st->op, st->a[0]);
         (*depth)++;
         return 0;
     case STEP_POP:
         (*depth)--;
         return 0;
     case STEP_COPY:
-        copy(p->run.q, st->dst, st->a[0], f);
+        copy_rows(p->run.q, st->dst, st->a[0], f);
         return 0;
     case STEP_NULL:
         for (uint32_t k = 0; k < f->n; k++)
@@ -237,10 +238,10 @@ static int run_step(struct program *p, struct step *st, uint32_t *depth)
         return 0;
     case STEP_AND:
     case STEP_OR:
-        combine(st->dst, st->a[0], f, st->op == STEP_OR);
+        combine_bools(st->dst, st->a[0], f, st->op == STEP_OR);
         return 0;
     default: /* STEP_KEEP_ ... */
-        narrow(f, f, st->op, st->a[0]);
+        narrow_frame(f, f, st->op, st->a[0]);
         return 0;
     }
 }
@@ -281,7 +282,7 @@ int sql_run_filter(struct program *p, const uint16_t *sel, uint32_t n, uint16_t 
     struct frame to = {.room = ret_sel}, from = {.sel = sel, .n = n};
     if (rc < 0)
         return rc;
-    narrow(&to, &from, STEP_PUSH_TRUE, p->results[0]);
+    narrow_frame(&to, &from, STEP_PUSH_TRUE, p->results[0]);
     return (int)to.n;
 }
 

@@ -62,7 +62,7 @@ static struct vec *compile_const(struct program *p, const struct expr *e)
     return v;
 }
 
-static struct vec *compile(struct program *p, const struct expr *e);
+static struct vec *compile_expr(struct program *p, const struct expr *e);
 
 /* Is it a BOOL of one dictionary column and constants?  Then each id is asked once. */
 static bool by_id(const struct expr *e)
@@ -85,7 +85,7 @@ static struct vec *compile_call(struct program *p, const struct expr *e)
     if (!args)
         return NULL;
     for (uint32_t i = 0; i < n; i++)
-        if (!(args[i] = compile(p, e->args[i])))
+        if (!(args[i] = compile_expr(p, e->args[i])))
             return NULL;
     struct vec *dst = new_vec(p, e->type);
     struct step *s = dst ? add_step(p, nulls ? STEP_CALL_NULLS : STEP_CALL, dst, NULL) : NULL;
@@ -110,16 +110,16 @@ static struct vec *compile_case(struct program *p, const struct expr *e)
     if (!dst || !add_step(p, STEP_PUSH, dst, NULL))
         return NULL;
     for (uint32_t i = 0; i + 1 < e->n_args; i += 2) {
-        struct vec *when = compile(p, e->args[i]);
+        struct vec *when = compile_expr(p, e->args[i]);
         if (!when || !add_step(p, STEP_PUSH_TRUE, NULL, when))
             return NULL;
-        a = compile(p, e->args[i + 1]);
+        a = compile_expr(p, e->args[i + 1]);
         if (!a || !add_step(p, STEP_COPY, dst, a) || !add_step(p, STEP_POP, NULL, NULL) ||
             !add_step(p, STEP_KEEP_NOT_TRUE, NULL, when))
             return NULL;
     }
     if (e->n_args % 2) {
-        a = compile(p, e->args[e->n_args - 1]);
+        a = compile_expr(p, e->args[e->n_args - 1]);
         if (!a || !add_step(p, STEP_COPY, dst, a))
             return NULL;
     } else if (!add_step(p, STEP_NULL, dst, NULL)) {
@@ -139,7 +139,7 @@ static struct vec *compile_chain(struct program *p, const struct expr *e)
     if (!dst || !add_step(p, STEP_PUSH, dst, NULL))
         return NULL;
     for (uint32_t i = 0; i < e->n_args; i++) {
-        struct vec *a = compile(p, e->args[i]);
+        struct vec *a = compile_expr(p, e->args[i]);
         if (!a || !add_step(p, i ? combine : STEP_COPY, dst, a))
             return NULL;
         if (i + 1 < e->n_args && !add_step(p, keep, NULL, dst))
@@ -148,7 +148,7 @@ static struct vec *compile_chain(struct program *p, const struct expr *e)
     return add_step(p, STEP_POP, NULL, NULL) ? dst : NULL;
 }
 
-static struct vec *compile(struct program *p, const struct expr *e)
+static struct vec *compile_expr(struct program *p, const struct expr *e)
 {
     switch (e->kind) {
     case EXPR_CONST:
@@ -193,7 +193,7 @@ int sql_compile(struct query *q, struct batch *input, struct expr **exprs, uint3
     if (!p->results || sql_defer(q, program_done, p) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++) {
-        p->results[i] = compile(p, exprs[i]);
+        p->results[i] = compile_expr(p, exprs[i]);
         if (!p->results[i])
             return exprs[i]->kind == EXPR_AGG ? -EINVAL : -ENOMEM;
     }

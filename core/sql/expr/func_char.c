@@ -88,7 +88,7 @@ static int put_name(const struct pattern *p, const char *like, int64_t ns, bool 
 }
 
 /* The pattern at `like` for a time; gives how many bytes it became. */
-static int put(const struct pattern *p, const char *like, int64_t ns, bool plain, char *out)
+static int put_pattern(const struct pattern *p, const char *like, int64_t ns, bool plain, char *out)
 {
     static const int64_t powers[] = {1000000000, 100000000, 10000000, 1000000, 100000,
                                      10000,      1000,      100,      10,      1};
@@ -137,7 +137,7 @@ static int write_time(struct run *r, struct step *st, int64_t ns, struct text t,
             plain = true; /* of the next pattern */
             at += 2;
         } else if (p) {
-            to += put(p, t.data + at, ns, plain, to);
+            to += put_pattern(p, t.data + at, ns, plain, to);
             plain = false;
             at += (uint32_t)strlen(p->word);
         } else if (!quoted && is_letter(t.data[at])) { /* a pattern of PostgreSQL's, or a slip */

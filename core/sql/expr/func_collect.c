@@ -22,7 +22,7 @@ struct bytes {
     size_t n;
 };
 
-static void put(struct bytes *b, const char *data, size_t size)
+static void put_bytes(struct bytes *b, const char *data, size_t size)
 {
     if (b->to)
         memcpy(b->to + b->n, data, size);
@@ -32,7 +32,7 @@ static void put(struct bytes *b, const char *data, size_t size)
 static void put_byte(struct bytes *b, uint8_t c)
 {
     char byte = (char)c;
-    put(b, &byte, 1);
+    put_bytes(b, &byte, 1);
 }
 
 /* ---- keys: bytes whose order is that of (a, b, ...) ---- */
@@ -121,17 +121,17 @@ static bool needs_quotes(struct text t)
 static void put_element(struct bytes *b, const struct step *st, uint32_t i)
 {
     if (sql_is_null(st->args[0], i)) {
-        put(b, "NULL", 4);
+        put_bytes(b, "NULL", 4);
         return;
     }
     struct text t = st->args[0]->t[i];
     bool quotes = needs_quotes(t);
-    put(b, "\"", quotes);
+    put_bytes(b, "\"", quotes);
     for (uint32_t k = 0; k < t.size; k++) {
-        put(b, "\\", t.data[k] == '"' || t.data[k] == '\\');
-        put(b, t.data + k, 1);
+        put_bytes(b, "\\", t.data[k] == '"' || t.data[k] == '\\');
+        put_bytes(b, t.data + k, 1);
     }
-    put(b, "\"", quotes);
+    put_bytes(b, "\"", quotes);
 }
 
 KERNEL(array_element)
@@ -155,7 +155,7 @@ static bool next_element(struct text t, uint32_t *at, struct text *ret)
     return true;
 }
 
-static int64_t elements(struct text t)
+static int64_t count_elements(struct text t)
 {
     struct text one;
     int64_t n = 0;
@@ -172,15 +172,15 @@ static void put_joined(struct bytes *b, const struct step *st, uint32_t i)
         bool null = one.size == 4 && memcmp(one.data, "NULL", 4) == 0;
         if (null && (st->n_args < 3 || sql_is_null(st->args[2], i)))
             continue;
-        put(b, separator.data, any ? separator.size : 0);
+        put_bytes(b, separator.data, any ? separator.size : 0);
         any = true;
         if (null)
-            put(b, st->args[2]->t[i].data, st->args[2]->t[i].size);
+            put_bytes(b, st->args[2]->t[i].data, st->args[2]->t[i].size);
         for (uint32_t k = 0; !null && k < one.size; k++) {
             if (one.data[k] == '"')
                 continue;
             k += one.data[k] == '\\' && k + 1 < one.size;
-            put(b, one.data + k, 1);
+            put_bytes(b, one.data + k, 1);
         }
     }
 }
@@ -204,7 +204,7 @@ KERNEL(array_to_string)
 
 KERNEL(cardinality)
 {
-    ROWS(st->dst->i[i] = elements(st->a[0]->t[i]););
+    ROWS(st->dst->i[i] = count_elements(st->a[0]->t[i]););
     return 0;
 }
 
@@ -213,7 +213,7 @@ KERNEL(array_length)
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
-        st->dst->i[i] = elements(st->a[0]->t[i]);
+        st->dst->i[i] = count_elements(st->a[0]->t[i]);
         if (st->dst->i[i] == 0 || st->a[1]->i[i] != 1)
             sql_set_null(st->dst, i);
     }

@@ -43,7 +43,7 @@ int sql_put_interval(struct run *r, struct vec *dst, uint32_t i, struct interval
 /* ---- arithmetic ---- */
 
 /* Months first, then the rest: PostgreSQL's order. */
-static int moved(struct run *r, struct step *st, int64_t ns, struct interval by, int64_t *ret)
+static int move_by(struct run *r, struct step *st, int64_t ns, struct interval by, int64_t *ret)
 {
     int64_t rest;
     if ((by.months && sql_add_months(ns, by.months, &ns) < 0) || sql_interval_ns(by, &rest) < 0 ||
@@ -62,7 +62,7 @@ KERNEL(move_time)
         struct interval by = interval_at(st->a[!time], i);
         if (minus && !sql_interval_negate(&by))
             return out_of_range(r, st);
-        rc = moved(r, st, st->a[time]->i[i], by, &st->dst->i[i]);
+        rc = move_by(r, st, st->a[time]->i[i], by, &st->dst->i[i]);
     }
     return rc;
 }
@@ -96,7 +96,7 @@ KERNEL(negate)
 
 /* A part of a month becomes as much of 30 days, and a part of a day time: interval_mul() of
  * PostgreSQL 15's timestamp.c, in ns. */
-static bool scaled(struct interval v, double by, bool divide, struct interval *ret)
+static bool scale_by(struct interval v, double by, bool divide, struct interval *ret)
 {
     int64_t times = fabs(by) < 9e15 ? (int64_t)by : 0;
     if (!divide && times && (double)times == by) { /* to the last ns */
@@ -137,7 +137,7 @@ KERNEL(scale)
         double by = st->a[number]->d[i];
         if (divide && by == 0)
             return sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)");
-        if (!scaled(v, by, divide, &v))
+        if (!scale_by(v, by, divide, &v))
             return out_of_range(r, st);
         rc = sql_put_interval(r, st->dst, i, v);
     }

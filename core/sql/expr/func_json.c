@@ -75,8 +75,8 @@ int sql_json_text(struct query *q, const struct json *j, bool quoted, struct tex
 }
 
 /* texts_count: texts may count from the end, as steps of PostgreSQL's paths do. */
-static const struct json *member(const struct json *j, const struct vec *key, uint32_t row,
-                                 bool texts_count)
+static const struct json *find_member(const struct json *j, const struct vec *key, uint32_t row,
+                                      bool texts_count)
 {
     int64_t at = -1;
     bool counts = key->type == SQL_INT;
@@ -120,7 +120,7 @@ static const struct json *path_step(const struct json *j, struct text *path, boo
     *ret_bad = (*p != '.' && !index) || to == from || ((index || quoted) && to == end);
     path->data = to + (index || quoted);
     path->size = *ret_bad ? 0 : (uint32_t)(end - path->data);
-    return *ret_bad || index != (j->type == JSON_ARRAY) ? NULL : member(j, &v, 0, false);
+    return *ret_bad || index != (j->type == JSON_ARRAY) ? NULL : find_member(j, &v, 0, false);
 }
 
 /* Find what '$.a.b[0]' means; NULL: nothing. */
@@ -154,7 +154,7 @@ KERNEL(json_path)
             bool path =
                      paths && key->type == SQL_TEXT && key->t[i].size && key->t[i].data[0] == '$',
                  bad = false;
-            at = path ? by_path(at, key->t[i], &bad) : member(at, key, i, steps);
+            at = path ? by_path(at, key->t[i], &bad) : find_member(at, key, i, steps);
             if (bad)
                 rc = sql_run_error(r, st, -EINVAL, "a JSON path looks like $.key[0].\"other key\"");
         }

@@ -76,7 +76,7 @@ static bool is_null(const struct vec *v, uint32_t i)
     return v->type == SQL_NULL || (v->has_null && v->null[i]);
 }
 
-static size_t part(char *to, const char *data, size_t size)
+static size_t put_part(char *to, const char *data, size_t size)
 {
     if (to)
         memcpy(to, data, size);
@@ -84,18 +84,18 @@ static size_t part(char *to, const char *data, size_t size)
 }
 
 /* The bytes of the array or object of a row; `to` NULL: they are only counted. */
-static size_t join(const struct step *st, uint32_t i, bool object, char *to)
+static size_t join_parts(const struct step *st, uint32_t i, bool object, char *to)
 {
-    size_t n = part(to, object ? "{" : "[", 1);
+    size_t n = put_part(to, object ? "{" : "[", 1);
     for (uint32_t a = 0; a < st->n_args; a++) {
         const struct vec *v = st->args[a];
         if (a)
-            n += object && a % 2 ? part(to ? to + n : NULL, " : ", 3)
-                                 : part(to ? to + n : NULL, ", ", 2);
-        n += is_null(v, i) ? part(to ? to + n : NULL, "null", 4)
-                           : part(to ? to + n : NULL, v->t[i].data, v->t[i].size);
+            n += object && a % 2 ? put_part(to ? to + n : NULL, " : ", 3)
+                                 : put_part(to ? to + n : NULL, ", ", 2);
+        n += is_null(v, i) ? put_part(to ? to + n : NULL, "null", 4)
+                           : put_part(to ? to + n : NULL, v->t[i].data, v->t[i].size);
     }
-    return n + part(to ? to + n : NULL, object ? "}" : "]", 1);
+    return n + put_part(to ? to + n : NULL, object ? "}" : "]", 1);
 }
 
 KERNEL(json_build)
@@ -106,11 +106,11 @@ KERNEL(json_build)
         for (uint32_t a = 0; object && a < st->n_args; a += 2)
             if (is_null(st->args[a], i))
                 return sql_run_error(r, st, -EINVAL, "the key of an object is NULL");
-        size_t size = join(st, i, object, NULL);
+        size_t size = join_parts(st, i, object, NULL);
         char *out = size < MADE_BYTES ? sql_scratch(r, size) : NULL;
         if (!out)
             return err_set(-ENOMEM, "the text is too long for the memory of the query");
-        (void)join(st, i, object, out);
+        (void)join_parts(st, i, object, out);
         st->dst->t[i] = (struct text){out, (uint32_t)size};
     }
     return 0;

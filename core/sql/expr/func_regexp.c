@@ -23,23 +23,23 @@ struct compiled {
     struct regexp *r; /* NULL: none yet */
 };
 
-static void forget(void *arg)
+static void forget_regexps(void *arg)
 {
     struct compiled *c = arg;
     arena_done(&c->mem);
 }
 
-static int check(void *arg)
+static int check_work(void *arg)
 {
     return sql_check(arg);
 }
 
-static int compile(struct run *r, struct step *st, struct text pattern, uint32_t flags,
-                   struct regexp **ret)
+static int compile_pattern(struct run *r, struct step *st, struct text pattern, uint32_t flags,
+                           struct regexp **ret)
 {
     struct compiled *c = st->state;
     if (!c) {
-        if (!(c = sql_get(r->q, 1, sizeof(*c))) || sql_defer(r->q, forget, c) < 0)
+        if (!(c = sql_get(r->q, 1, sizeof(*c))) || sql_defer(r->q, forget_regexps, c) < 0)
             return -ENOMEM;
         arena_init(&c->mem, PROGRAM_BYTES);
         st->state = c;
@@ -99,9 +99,9 @@ KERNEL(matches)
         if (st->n_args > 2)
             rc = read_flags(r, st, st->args[2]->t[i], &flags, &all);
         if (rc == 0)
-            rc = compile(r, st, st->args[1]->t[i], flags, &re);
+            rc = compile_pattern(r, st, st->args[1]->t[i], flags, &re);
         if (rc == 0)
-            rc = regexp_find(re, t.data, t.size, 0, NULL, check, r->q);
+            rc = regexp_find(re, t.data, t.size, 0, NULL, check_work, r->q);
         st->dst->i[i] = (rc > 0) != negated;
         rc = rc > 0 ? 0 : rc;
     }
@@ -124,9 +124,9 @@ KERNEL(match)
         if (st->n_args > 2 && !group_given)
             rc = read_flags(r, st, st->args[2]->t[i], &flags, &all);
         if (rc == 0)
-            rc = compile(r, st, st->args[1]->t[i], flags, &re);
+            rc = compile_pattern(r, st, st->args[1]->t[i], flags, &re);
         if (rc == 0)
-            rc = regexp_find(re, t.data, t.size, 0, slots, check, r->q);
+            rc = regexp_find(re, t.data, t.size, 0, slots, check_work, r->q);
         if (rc < 0)
             return rc;
         int64_t group = group_given ? st->args[2]->i[i] : regexp_groups(re) && !whole ? 1 : 0;
@@ -141,7 +141,7 @@ KERNEL(match)
 }
 
 /* Where to look on behind a match: an empty one must not be found again. */
-static uint32_t behind(struct text t, const uint32_t *slots)
+static uint32_t behind_match(struct text t, const uint32_t *slots)
 {
     uint32_t at = slots[1];
     if (slots[1] == slots[0])
@@ -200,15 +200,15 @@ static int find_asked(struct run *r, struct step *st, uint32_t i, const struct a
     struct text t = st->args[0]->t[i];
     struct regexp *re;
     uint32_t at = place_of(t, a->first);
-    int rc = compile(r, st, st->args[1]->t[i], a->flags, &re);
+    int rc = compile_pattern(r, st, st->args[1]->t[i], a->flags, &re);
     if (rc == 0 && a->number < 1)
         return sql_run_error(r, st, -EINVAL, "matches are counted from 1");
     if (rc < 0 || at == UINT32_MAX || a->group > regexp_groups(re))
         return rc;
     for (int64_t k = 0; k < a->number && rc >= 0; k++) {
         if (k > 0)
-            at = behind(t, slots);
-        rc = at > t.size ? 0 : regexp_find(re, t.data, t.size, at, slots, check, r->q);
+            at = behind_match(t, slots);
+        rc = at > t.size ? 0 : regexp_find(re, t.data, t.size, at, slots, check_work, r->q);
         if (rc == 0)
             return 0;
     }
@@ -263,10 +263,10 @@ KERNEL(count_matches)
         struct asked a;
         int64_t count = 0;
         rc = read_asked(r, st, i, 2, "sf", &a);
-        rc = rc < 0 ? rc : compile(r, st, st->args[1]->t[i], a.flags, &re);
+        rc = rc < 0 ? rc : compile_pattern(r, st, st->args[1]->t[i], a.flags, &re);
         uint32_t at = place_of(t, a.first);
-        for (; rc >= 0 && at <= t.size; at = behind(t, slots)) {
-            rc = regexp_find(re, t.data, t.size, at, slots, check, r->q);
+        for (; rc >= 0 && at <= t.size; at = behind_match(t, slots)) {
+            rc = regexp_find(re, t.data, t.size, at, slots, check_work, r->q);
             if (rc <= 0)
                 break;
             count++;
@@ -303,10 +303,10 @@ static int replace_one(struct run *r, struct regexp *re, struct text t, struct t
     uint32_t slots[2 * REGEXP_GROUPS], from = 0, at = place_of(t, a->first);
     int rc = 0;
     for (int64_t k = 1; at <= t.size && (a->number == 0 || k <= a->number) && !b->failed; k++) {
-        rc = regexp_find(re, t.data, t.size, at, slots, check, r->q);
+        rc = regexp_find(re, t.data, t.size, at, slots, check_work, r->q);
         if (rc <= 0)
             break;
-        at = behind(t, slots);
+        at = behind_match(t, slots);
         if (a->number && k < a->number)
             continue;
         (void)buf_add(b, t.data + from, slots[0] - from);
@@ -338,7 +338,7 @@ KERNEL(replace)
         if (!counts)
             a.number = !all;
         if (rc == 0)
-            rc = compile(r, st, st->args[1]->t[i], a.flags, &re);
+            rc = compile_pattern(r, st, st->args[1]->t[i], a.flags, &re);
         buf_reset(&b);
         if (rc == 0)
             rc = replace_one(r, re, st->args[0]->t[i], st->args[2]->t[i], &a, &b);

@@ -117,7 +117,7 @@ KERNEL(left_right)
     return 0;
 }
 
-static const char *find(struct text t, uint32_t from, struct text what)
+static const char *find_text(struct text t, uint32_t from, struct text what)
 {
     return memmem(t.data + from, t.size - from, what.data, what.size);
 }
@@ -143,12 +143,12 @@ KERNEL(trim)
         struct text t = st->a[0]->t[i];
         struct text set = st->n_args > 1 ? st->a[1]->t[i] : (struct text){" ", 1};
         while (which != 'r' && t.size && (size = letter_size(t, false)) &&
-               find(set, 0, (struct text){t.data, size})) {
+               find_text(set, 0, (struct text){t.data, size})) {
             t.data += size;
             t.size -= size;
         }
         while (which != 'l' && t.size && (size = letter_size(t, true)) &&
-               find(set, 0, (struct text){t.data + t.size - size, size}))
+               find_text(set, 0, (struct text){t.data + t.size - size, size}))
             t.size -= size;
         st->dst->t[i] = t;
     }
@@ -162,7 +162,7 @@ KERNEL(replace)
         struct text t = st->a[0]->t[i], from = st->a[1]->t[i], to = st->a[2]->t[i];
         uint64_t found = 0, size = 0;
         const char *p;
-        for (uint32_t at = 0; from.size && (p = find(t, at, from)); found++)
+        for (uint32_t at = 0; from.size && (p = find_text(t, at, from)); found++)
             at = (uint32_t)(p - t.data) + from.size;
         size = t.size + found * to.size - found * from.size;
         char *out = size < UINT32_MAX ? sql_scratch(r, size) : NULL;
@@ -173,7 +173,7 @@ KERNEL(replace)
         st->dst->t[i] = (struct text){out, (uint32_t)size};
         uint32_t at = 0;
         for (; found; found--) {
-            p = find(t, at, from);
+            p = find_text(t, at, from);
             memcpy(out, t.data + at, (size_t)(p - t.data) - at);
             out += (size_t)(p - t.data) - at;
             memcpy(out, to.data, to.size);
@@ -212,7 +212,7 @@ static uint32_t count_of(struct text t, struct text what)
 {
     uint32_t count = 0, at = 0;
     const char *p;
-    for (; what.size && (p = find(t, at, what)); count++)
+    for (; what.size && (p = find_text(t, at, what)); count++)
         at = (uint32_t)(p - t.data) + what.size;
     return count;
 }
@@ -247,14 +247,14 @@ KERNEL(split_part)
             st->dst->t[i] = (struct text){t.data, 0};
             continue;
         }
-        while (by.size && which > 1 && (p = find(t, 0, by))) {
+        while (by.size && which > 1 && (p = find_text(t, 0, by))) {
             t.size -= (uint32_t)(p - t.data) + by.size;
             t.data = p + by.size;
             which--;
         }
         if (which > 1)
             t.size = 0;
-        else if (by.size && (p = find(t, 0, by)))
+        else if (by.size && (p = find_text(t, 0, by)))
             t.size = (uint32_t)(p - t.data);
         st->dst->t[i] = t;
     }
@@ -278,7 +278,7 @@ KERNEL(ends_with)
 
 KERNEL(strpos)
 {
-    ROWS(struct text t = st->a[0]->t[i]; const char *p = find(t, 0, st->a[1]->t[i]);
+    ROWS(struct text t = st->a[0]->t[i]; const char *p = find_text(t, 0, st->a[1]->t[i]);
          st->dst->i[i] =
              p ? sql_characters((struct text){t.data, (uint32_t)(p - t.data)}) + 1 : 0;);
     return 0;
@@ -316,7 +316,7 @@ static bool one_like(struct like *pattern, struct like *t, bool fold)
 
 /* LIKE without recursion: when it fails behind a %, the % takes one character more.  1, 0,
  * ESCAPES_NOTHING or, since long patterns over long texts take time, what sql_check() says. */
-static int like(struct query *q, struct text text, struct text pattern, bool fold)
+static int match_like(struct query *q, struct text text, struct text pattern, bool fold)
 {
     uint32_t steps = 0;
     struct like t = {text.data, text.data + text.size};
@@ -350,7 +350,7 @@ KERNEL(like_text)
     int rc = 0;
     for (uint32_t k = 0; k < n && rc >= 0; k++) {
         uint32_t i = sel ? sel[k] : k;
-        rc = like(r->q, st->a[0]->t[i], st->a[1]->t[i], fold);
+        rc = match_like(r->q, st->a[0]->t[i], st->a[1]->t[i], fold);
         if (rc == ESCAPES_NOTHING)
             return sql_run_error(r, st, -EINVAL,
                                  "the pattern of like ends with its escape character, which stands "
@@ -382,7 +382,7 @@ KERNEL(reverse)
 
 KERNEL(contains)
 {
-    ROWS(st->dst->i[i] = find(st->a[0]->t[i], 0, st->a[1]->t[i]) != NULL;);
+    ROWS(st->dst->i[i] = find_text(st->a[0]->t[i], 0, st->a[1]->t[i]) != NULL;);
     return 0;
 }
 

@@ -44,7 +44,7 @@ static bool is_named(struct text t, const char *name)
 }
 
 /* julian: the number of days since 4713 BC at midnight, and how much of the day has gone. */
-static double julian(int64_t ns)
+static double julian_day(int64_t ns)
 {
     const int64_t day = INT64_C(86400000000000);
     int64_t days = ns / day - (ns % day < 0);
@@ -62,7 +62,7 @@ KERNEL(date_part)
         bool days = is_named(t, "julian");
         if (part == PART_NONE && !days && !zone)
             return bad_part(r, st, t);
-        st->dst->d[i] = days   ? julian(st->a[1]->i[i])
+        st->dst->d[i] = days   ? julian_day(st->a[1]->i[i])
                         : zone ? 0
                                : sql_time_get(part, st->a[1]->i[i]);
     }
@@ -179,7 +179,8 @@ KERNEL(date_bin)
 }
 
 /* now() - 60: a bare number beside a time is seconds. */
-static int shift(struct run *r, struct step *st, uint32_t row, int64_t ns, double seconds, int sign)
+static int shift_time(struct run *r, struct step *st, uint32_t row, int64_t ns, double seconds,
+                      int sign)
 {
     double by = rint(seconds * 1e9) * sign;
     if (!(by > -9.2e18 && by < 9.2e18) || __builtin_add_overflow(ns, (int64_t)by, &st->dst->i[row]))
@@ -190,14 +191,14 @@ static int shift(struct run *r, struct step *st, uint32_t row, int64_t ns, doubl
 KERNEL(minus_seconds)
 {
     int rc = 0;
-    ROWS(if (rc == 0) rc = shift(r, st, i, st->a[0]->i[i], st->a[1]->d[i], -1););
+    ROWS(if (rc == 0) rc = shift_time(r, st, i, st->a[0]->i[i], st->a[1]->d[i], -1););
     return rc;
 }
 
 KERNEL(plus_seconds)
 {
     int rc = 0;
-    ROWS(if (rc == 0) rc = shift(r, st, i, st->a[0]->i[i], st->a[1]->d[i], 1););
+    ROWS(if (rc == 0) rc = shift_time(r, st, i, st->a[0]->i[i], st->a[1]->d[i], 1););
     return rc;
 }
 

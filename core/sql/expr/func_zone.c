@@ -21,7 +21,7 @@ struct known {
     struct time_zone *zone;
 };
 
-static void forget(void *arg)
+static void forget_zones(void *arg)
 {
     struct known *k = arg;
     arena_done(&k->mem);
@@ -31,7 +31,7 @@ static int find_zone(struct run *r, struct step *st, struct text name, struct ti
 {
     struct known *k = st->state;
     if (!k) {
-        if (!(k = sql_get(r->q, 1, sizeof(*k))) || sql_defer(r->q, forget, k) < 0)
+        if (!(k = sql_get(r->q, 1, sizeof(*k))) || sql_defer(r->q, forget_zones, k) < 0)
             return -ENOMEM;
         arena_init(&k->mem, ZONE_BYTES);
         st->state = k;

@@ -49,7 +49,7 @@ static uint64_t word_of(const struct sql_value *v)
 }
 
 /* The value that stands for the bytes: 1 mon and 30 days are equal. */
-static struct text compared(enum sql_type type, const char *data, uint32_t size)
+static struct text compared_value(enum sql_type type, const char *data, uint32_t size)
 {
     return (struct text){data, type == SQL_CALENDAR ? INTERVAL_KEY_BYTES : size};
 }
@@ -92,7 +92,7 @@ static int make_words(struct query *q, struct expr *in, const struct sql_value *
         if (rc < 0)
             return rc;
         if (s->textual)
-            t = compared(values[i].type, values[i].text.data, values[i].text.size);
+            t = compared_value(values[i].type, values[i].text.data, values[i].text.size);
         uint64_t word = s->textual ? 0 : word_of(&values[i]);
         uint32_t *slot = set_slot(s, word, t);
         if (*slot)
@@ -117,8 +117,8 @@ static bool same_text(struct text a, struct text b)
 static bool same_value(const struct sql_value *a, const struct sql_value *b)
 {
     if (sql_is_textual(a->type))
-        return same_text(compared(a->type, a->text.data, a->text.size),
-                         compared(b->type, b->text.data, b->text.size));
+        return same_text(compared_value(a->type, a->text.data, a->text.size),
+                         compared_value(b->type, b->text.data, b->text.size));
     if (a->type == SQL_DOUBLE)
         return a->number == b->number || (a->number != a->number && b->number != b->number);
     return a->type == SQL_BOOL ? a->boolean == b->boolean : a->integer == b->integer;
@@ -245,7 +245,7 @@ int sql_run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
             memcpy(&word, &a->i[i], sizeof(word));
         struct text t = {NULL, 0};
         if (s->textual)
-            t = compared(a->type, a->t[i].data, a->t[i].size);
+            t = compared_value(a->type, a->t[i].data, a->t[i].size);
         bool found = *set_slot(s, word, t) != 0;
         if (!found && st->expr->null_in)
             sql_set_null(st->dst, i);

@@ -101,7 +101,7 @@ static void add_cell(struct sql_writer *w, struct buf *line, uint32_t c, const c
 /* Make the widest columns of text narrower until a line fits, rather than lose the last columns.
  * Where that is not enough those that do not fit whole are left out, which is said below: half a
  * number is another one. */
-static void fit(struct sql_writer *w)
+static void fit_columns(struct sql_writer *w)
 {
     uint64_t sum = 1;
     for (uint32_t c = 0; c < w->n; c++)
@@ -124,7 +124,7 @@ static void fit(struct sql_writer *w)
 
 static void add_header(struct sql_writer *w)
 {
-    fit(w);
+    fit_columns(w);
     struct buf line;
     buf_init(&line, PIECE_BYTES);
     for (uint32_t c = 0; c < w->shown; c++)

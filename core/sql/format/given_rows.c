@@ -31,8 +31,8 @@ static struct vec *new_vectors(const struct sql_given *from)
     return v;
 }
 
-static void fill(struct vec *v, const struct sql_given *from, uint32_t column, uint32_t first,
-                 uint32_t n)
+static void fill_vec(struct vec *v, const struct sql_given *from, uint32_t column, uint32_t first,
+                     uint32_t n)
 {
     struct sql_value x;
 
@@ -58,7 +58,7 @@ int sql_give_rows(const struct sql_sink *to, const struct sql_given *from, uint3
         const struct batch batch = {.n = n, .n_sel = n, .v = v};
         const struct sql_rows rows = {.batch = &batch, .n = n};
         for (uint32_t c = 0; c < from->n_columns; c++)
-            fill(&v[c], from, c, first, n);
+            fill_vec(&v[c], from, c, first, n);
         rc = to->rows(to->arg, &rows);
     }
     free(v);

@@ -50,7 +50,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static char peek(const struct cutter *c, uint32_t ahead)
+static char peek_char(const struct cutter *c, uint32_t ahead)
 {
     return c->at + ahead < c->size ? c->text[c->at + ahead] : '\0';
 }
@@ -58,17 +58,17 @@ static char peek(const struct cutter *c, uint32_t ahead)
 static int skip_blanks(struct cutter *c)
 {
     while (c->at < c->size) {
-        char ch = peek(c, 0);
+        char ch = peek_char(c, 0);
         if (ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r' || ch == '\f' || ch == '\v') {
             c->at++;
-        } else if (ch == '-' && peek(c, 1) == '-') {
+        } else if (ch == '-' && peek_char(c, 1) == '-') {
             while (c->at < c->size && c->text[c->at] != '\n')
                 c->at++;
-        } else if (ch == '/' && peek(c, 1) == '*') {
+        } else if (ch == '/' && peek_char(c, 1) == '*') {
             uint32_t begin = c->at, depth = 0; /* they nest, as in PostgreSQL */
             do {
-                bool opens = peek(c, 0) == '/' && peek(c, 1) == '*';
-                bool closes = peek(c, 0) == '*' && peek(c, 1) == '/';
+                bool opens = peek_char(c, 0) == '/' && peek_char(c, 1) == '*';
+                bool closes = peek_char(c, 0) == '*' && peek_char(c, 1) == '/';
                 depth += opens;
                 depth -= closes;
                 c->at += opens || closes ? 2 : 1;
@@ -83,8 +83,8 @@ static int skip_blanks(struct cutter *c)
     return 0;
 }
 
-static int add(struct cutter *c, enum token_type type, uint32_t pos, const char *text,
-               uint32_t size)
+static int add_token(struct cutter *c, enum token_type type, uint32_t pos, const char *text,
+                     uint32_t size)
 {
     if (!text)
         return -ENOMEM;
@@ -95,38 +95,40 @@ static int add(struct cutter *c, enum token_type type, uint32_t pos, const char 
 static int cut_word(struct cutter *c)
 {
     uint32_t pos = c->at;
-    while (c->at < c->size && (is_letter(peek(c, 0)) || is_digit(peek(c, 0)) || peek(c, 0) == '$'))
+    while (c->at < c->size &&
+           (is_letter(peek_char(c, 0)) || is_digit(peek_char(c, 0)) || peek_char(c, 0) == '$'))
         c->at++;
     char *text = arena_text(c->arena, c->text + pos, c->at - pos);
     for (char *p = text; p && *p; p++)
         if (*p >= 'A' && *p <= 'Z')
             *p = (char)(*p - 'A' + 'a');
-    return add(c, TOKEN_WORD, pos, text, c->at - pos);
+    return add_token(c, TOKEN_WORD, pos, text, c->at - pos);
 }
 
 static int cut_number(struct cutter *c)
 {
     uint32_t pos = c->at;
-    while (is_digit(peek(c, 0)))
+    while (is_digit(peek_char(c, 0)))
         c->at++;
-    if (peek(c, 0) == '.') {
+    if (peek_char(c, 0) == '.') {
         c->at++;
-        while (is_digit(peek(c, 0)))
+        while (is_digit(peek_char(c, 0)))
             c->at++;
     }
-    char e = peek(c, 0);
-    char sign = peek(c, 1);
+    char e = peek_char(c, 0);
+    char sign = peek_char(c, 1);
     if ((e == 'e' || e == 'E') &&
-        (is_digit(sign) || ((sign == '+' || sign == '-') && is_digit(peek(c, 2))))) {
+        (is_digit(sign) || ((sign == '+' || sign == '-') && is_digit(peek_char(c, 2))))) {
         c->at += 2;
-        while (is_digit(peek(c, 0)))
+        while (is_digit(peek_char(c, 0)))
             c->at++;
     }
-    if (is_letter(peek(c, 0)))
+    if (is_letter(peek_char(c, 0)))
         return sql_error(c->text, c->size, pos, -EINVAL,
                          "a number is followed by a letter; names that begin with a digit need "
                          "double quotes");
-    return add(c, TOKEN_NUMBER, pos, arena_text(c->arena, c->text + pos, c->at - pos), c->at - pos);
+    return add_token(c, TOKEN_NUMBER, pos, arena_text(c->arena, c->text + pos, c->at - pos),
+                     c->at - pos);
 }
 
 /* 'text', "name", `name`; the quote itself is written twice. */
@@ -148,7 +150,7 @@ static int cut_quoted(struct cutter *c, char quote)
                              quote == '\'' ? "text" : "name", quote);
         char ch = c->text[c->at];
         if (ch == quote) {
-            if (peek(c, 1) != quote)
+            if (peek_char(c, 1) != quote)
                 break;
             c->at++;
         }
@@ -160,14 +162,14 @@ static int cut_quoted(struct cutter *c, char quote)
     out[n] = '\0';
     if (n == 0 && quote != '\'')
         return sql_error(c->text, c->size, pos, -EINVAL, "a name is empty");
-    return add(c, quote == '\'' ? TOKEN_STRING : TOKEN_QUOTED, pos, out, n);
+    return add_token(c, quote == '\'' ? TOKEN_STRING : TOKEN_QUOTED, pos, out, n);
 }
 
 /* One letter of e'...' at a backslash: \\n, \\x41, \\101, \\u00e4, \\U0001f600.  Its bytes. */
 static uint32_t cut_escape(struct cutter *c, char out[UNICODE_BYTES])
 {
     static const char letters[] = "bfnrt", meant[] = "\b\f\n\r\t";
-    char ch = peek(c, 1);
+    char ch = peek_char(c, 1);
     const char *letter = ch ? strchr(letters, ch) : NULL;
     bool wide = ch == 'u' || ch == 'U', octal = ch >= '0' && ch <= '7';
     uint32_t most = ch == 'U' ? 8 : ch == 'u' ? 4 : octal ? 3 : 2, value = 0, n = 0;
@@ -179,7 +181,7 @@ static uint32_t cut_escape(struct cutter *c, char out[UNICODE_BYTES])
         out[0] = letter ? out[0] : ch;
         return ch != '\0';
     }
-    for (; n < most && (digit = memchr(digits, peek(c, 0) | (octal ? 0 : 32), strlen(digits)));
+    for (; n < most && (digit = memchr(digits, peek_char(c, 0) | (octal ? 0 : 32), strlen(digits)));
          n++, c->at++)
         value = value * (uint32_t)strlen(digits) + (uint32_t)(digit - digits);
     if ((wide && n < most) || n == 0 || value == 0 || value > 0x10ffff ||
@@ -192,22 +194,22 @@ static uint32_t cut_escape(struct cutter *c, char out[UNICODE_BYTES])
 static int cut_escaped(struct cutter *c)
 {
     uint32_t pos = c->at, n = 0, end = pos + 2; /* where it may end at the latest */
-    while (end < c->size && (c->text[end] != '\'' || peek(c, end + 1 - pos) == '\''))
+    while (end < c->size && (c->text[end] != '\'' || peek_char(c, end + 1 - pos) == '\''))
         end += c->text[end] == '\\' || c->text[end] == '\'' ? 2 : 1;
     char *out = arena_alloc(c->arena, end - pos + 1);
     if (!out)
         return -ENOMEM;
     for (c->at += 2; c->at < c->size;) {
-        char ch = peek(c, 0);
+        char ch = peek_char(c, 0);
         uint32_t made = 1;
         if (ch == '\\') {
             uint32_t at = c->at;
             if ((made = cut_escape(c, out + n)) == 0)
                 return sql_error(c->text, c->size, at, -EINVAL, "no letter is written so");
-        } else if (ch == '\'' && peek(c, 1) != '\'') {
+        } else if (ch == '\'' && peek_char(c, 1) != '\'') {
             c->at++;
             out[n] = '\0';
-            return add(c, TOKEN_STRING, pos, out, n);
+            return add_token(c, TOKEN_STRING, pos, out, n);
         } else if (ch == '\0') {
             break;
         } else {
@@ -224,9 +226,9 @@ static int cut_escaped(struct cutter *c)
 static int cut_dollars(struct cutter *c)
 {
     uint32_t pos = c->at, tag = 1;
-    while (is_letter(peek(c, tag)) || (tag > 1 && is_digit(peek(c, tag))))
+    while (is_letter(peek_char(c, tag)) || (tag > 1 && is_digit(peek_char(c, tag))))
         tag++;
-    if (peek(c, tag) != '$')
+    if (peek_char(c, tag) != '$')
         return 1;
     tag++;
     const char *from = c->text + pos + tag;
@@ -238,12 +240,12 @@ static int cut_dollars(struct cutter *c)
     if (memchr(from, '\0', (size_t)(end - from)))
         return sql_error(c->text, c->size, pos, -EINVAL, "a text contains a zero byte");
     c->at = (uint32_t)(end - c->text) + tag;
-    return add(c, TOKEN_STRING, pos, arena_text(c->arena, from, (size_t)(end - from)),
-               (uint32_t)(end - from));
+    return add_token(c, TOKEN_STRING, pos, arena_text(c->arena, from, (size_t)(end - from)),
+                     (uint32_t)(end - from));
 }
 
 /* Refuse a sign that means nothing here, with a hint where it means something elsewhere. */
-static int unexpected(const struct cutter *c, char ch)
+static int refuse_char(const struct cutter *c, char ch)
 {
     const char *hint = "";
     if (ch == '\\')
@@ -268,19 +270,20 @@ static int cut_sign(struct cutter *c)
                                         "::",   "<=",  ">=",  "<>", "!=",  "==", "||", "!~",
                                         "~*",   "->>", "->",  "<<", "#>>", "#>", ">>"};
     uint32_t pos = c->at;
-    char ch = peek(c, 0);
+    char ch = peek_char(c, 0);
     for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++) {
         size_t n = strlen(signs[i]);
         if (c->size - c->at >= n && memcmp(c->text + c->at, signs[i], n) == 0) {
             c->at += (uint32_t)n;
-            return add(c, TOKEN_SIGN, pos, signs[i], (uint32_t)n);
+            return add_token(c, TOKEN_SIGN, pos, signs[i], (uint32_t)n);
         }
     }
-    bool absolute = ch == '@' && !is_letter(peek(c, 1)); /* @ -5 is abs(-5); @name a parameter */
+    bool absolute =
+        ch == '@' && !is_letter(peek_char(c, 1)); /* @ -5 is abs(-5); @name a parameter */
     if (ch == '\0' || (!absolute && !strchr("()+-*/%^=<>,.;~[]&|#", ch)))
-        return unexpected(c, ch);
+        return refuse_char(c, ch);
     c->at++;
-    return add(c, TOKEN_SIGN, pos, arena_text(c->arena, &ch, 1), 1);
+    return add_token(c, TOKEN_SIGN, pos, arena_text(c->arena, &ch, 1), 1);
 }
 
 /* The letters behind a backslash of u&'...' become what they stand for: \00e4, \+01f600. */
@@ -322,7 +325,7 @@ static int cut_unicode(struct cutter *c)
     uint32_t pos = c->at;
     char escape = '\\';
     c->at += 2;
-    int rc = cut_quoted(c, peek(c, 0));
+    int rc = cut_quoted(c, peek_char(c, 0));
     if (rc < 0)
         return rc;
     struct token *t = &c->tokens[c->n - 1];
@@ -334,8 +337,8 @@ static int cut_unicode(struct cutter *c)
         c->at += 7;
         if ((rc = skip_blanks(c)) < 0)
             return rc;
-        escape = peek(c, 1);
-        if (peek(c, 0) != '\'' || peek(c, 2) != '\'' || !escape || escape == '+')
+        escape = peek_char(c, 1);
+        if (peek_char(c, 0) != '\'' || peek_char(c, 2) != '\'' || !escape || escape == '+')
             return sql_error(c->text, c->size, c->at, -EINVAL,
                              "uescape takes one character in quotes");
         end = c->at + 3;
@@ -344,24 +347,25 @@ static int cut_unicode(struct cutter *c)
     return spell_unicode(c, t, escape);
 }
 
-static int cut(struct cutter *c)
+static int cut_token(struct cutter *c)
 {
-    char ch = peek(c, 0);
-    if ((ch == 'u' || ch == 'U') && peek(c, 1) == '&' && (peek(c, 2) == '\'' || peek(c, 2) == '"'))
+    char ch = peek_char(c, 0);
+    if ((ch == 'u' || ch == 'U') && peek_char(c, 1) == '&' &&
+        (peek_char(c, 2) == '\'' || peek_char(c, 2) == '"'))
         return cut_unicode(c);
-    if ((ch == 'n' || ch == 'N') && peek(c, 1) == '\'') { /* a text of national letters */
+    if ((ch == 'n' || ch == 'N') && peek_char(c, 1) == '\'') { /* a text of national letters */
         c->at++;
         return cut_quoted(c, '\'');
     }
-    if (strchr("bBxX", ch) && ch && peek(c, 1) == '\'')
+    if (strchr("bBxX", ch) && ch && peek_char(c, 1) == '\'')
         return sql_error(c->text, c->size, c->at, -EINVAL,
                          "bit strings are not supported: bits are those of a bigint (& | # ~ << "
                          ">>), and bytes are '\\x1f'::bytea");
-    if ((ch == 'e' || ch == 'E') && peek(c, 1) == '\'')
+    if ((ch == 'e' || ch == 'E') && peek_char(c, 1) == '\'')
         return cut_escaped(c);
     if (is_letter(ch))
         return cut_word(c);
-    if (is_digit(ch) || (ch == '.' && is_digit(peek(c, 1))))
+    if (is_digit(ch) || (ch == '.' && is_digit(peek_char(c, 1))))
         return cut_number(c);
     if (ch == '\'' || ch == '"' || ch == '`')
         return cut_quoted(c, ch);
@@ -392,7 +396,7 @@ int sql_tokens(struct arena *a, const char *text, size_t size, struct token **re
         if (rc == 0 && c.at >= c.size)
             break;
         if (rc == 0)
-            rc = cut(&c);
+            rc = cut_token(&c);
         if (rc < 0)
             return rc;
     }

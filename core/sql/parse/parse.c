@@ -19,7 +19,7 @@ static const char *const reserved[] = {
     "like",      "ilike",  "is",      "case",  "when",   "then",   "else",   "end",    "distinct",
     "by",        "asc",    "desc",    "nulls", "with",   "values", "window", "fetch",  "qualify"};
 
-static int fail(struct parser *p, int code)
+static int fail_with(struct parser *p, int code)
 {
     if (!p->error)
         p->error = code;
@@ -53,7 +53,7 @@ void *sql_parse_get(struct parser *p, size_t count, size_t size)
 {
     void *m = arena_zalloc(p->arena, count ? count : 1, size);
     if (!m)
-        fail(p, -ENOMEM);
+        fail_with(p, -ENOMEM);
     return m;
 }
 
@@ -164,7 +164,7 @@ static const char *parse_setting(struct parser *p, const char *what)
         return p->tokens[first].text;
     char *name = arena_text(p->arena, p->text + from, end - from);
     if (!name)
-        fail(p, -ENOMEM);
+        fail_with(p, -ENOMEM);
     return name;
 }
 
@@ -193,7 +193,7 @@ static void parse_set(struct parser *p, struct statement *s)
         end = p->tokens[p->at++].end;
     s->value = arena_text(p->arena, p->text + from, end - from);
     if (!s->value)
-        fail(p, -ENOMEM);
+        fail_with(p, -ENOMEM);
 }
 
 /* like 'p%', in any case: who asks knows a part of the name. */

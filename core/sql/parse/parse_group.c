@@ -103,7 +103,7 @@ static struct sets parse_element(struct parser *p, struct select *s)
 }
 
 /* Each of `a` with each of `b`. */
-static struct sets combine(struct parser *p, const struct sets *a, const struct sets *b)
+static struct sets combine_sets(struct parser *p, const struct sets *a, const struct sets *b)
 {
     struct sets all = {NULL, 0};
     for (uint32_t i = 0; i < a->n && !p->error; i++)
@@ -127,7 +127,7 @@ void sql_parse_group(struct parser *p, struct select *s)
     do {
         sets = sets || is_set_of_sets(p);
         struct sets one = parse_element(p, s);
-        all = combine(p, &all, &one);
+        all = combine_sets(p, &all, &one);
     } while (take_sign(p, ",") && !p->error);
     if (p->error || sql_parse_other_group(p))
         return;

@@ -60,7 +60,7 @@ static const struct infix *infix_now(const struct parser *p)
     return NULL;
 }
 
-static struct node *negate(struct parser *p, bool negated, uint32_t pos, struct node *n)
+static struct node *negate_node(struct parser *p, bool negated, uint32_t pos, struct node *n)
 {
     return negated ? sql_parse_wrap(p, NODE_NOT, pos, n) : n;
 }
@@ -145,8 +145,8 @@ static struct node *quantified_select(struct parser *p, uint32_t pos, struct nod
 /* x > all (select ...): true of no rows, false where one is not so, NULL where one is unknown; any
  * is the opposite of that: case when count(*) = 0 then ALL when not bool_and(x > row) then false
  * when count(x > row) < count(*) then null else true end. */
-static struct node *quantified(struct parser *p, struct node *left, uint32_t pos,
-                               const char *compare, bool all, struct select *rows)
+static struct node *make_quantified(struct parser *p, struct node *left, uint32_t pos,
+                                    const char *compare, bool all, struct select *rows)
 {
     struct node *name = sql_parse_node(p, NODE_NAME, pos), *zero = sql_parse_node(p, NODE_INT, pos);
     struct node *n = sql_parse_node(p, NODE_CASE, pos), *truth[2];
@@ -196,7 +196,7 @@ static struct node *any_row(struct parser *p, struct node *left, uint32_t pos, c
                             bool all, struct select *rows)
 {
     if (p->error || strcmp(compare, all ? "<>" : "=") != 0)
-        return p->error ? NULL : quantified(p, left, pos, compare, all, rows);
+        return p->error ? NULL : make_quantified(p, left, pos, compare, all, rows);
     struct node *n = sql_parse_wrap(p, NODE_IN_SELECT, pos, left);
     if (!n)
         return NULL;
@@ -380,23 +380,23 @@ static struct node *parse_word_infix(struct parser *p, struct node *left, int bi
                 like = i;
         if (is_word(p, not, "similar") && is_word(p, not +1, "to")) {
             p->at += not +2;
-            return negate(p, not, pos, parse_similar(p, left, pos));
+            return negate_node(p, not, pos, parse_similar(p, left, pos));
         }
         if (in || between || like >= 0) {
             p->at += not +1;
             if (in)
                 return parse_in(p, left, pos, not );
             if (between)
-                return negate(p, not, pos, parse_between(p, left, pos));
+                return negate_node(p, not, pos, parse_between(p, left, pos));
             const char *name = like == 2 ? "~" : likes[like];
             if (starts_any(p)) { /* not like all: it is not that it is like any */
                 bool all = is_word(p, 0, "all") != (not == 1);
-                return negate(p, not, pos, parse_any(p, left, pos, name, all));
+                return negate_node(p, not, pos, parse_any(p, left, pos, name, all));
             }
             struct node *pattern = sql_parse_expr(p, BIND_IN);
             if (like < 2)
                 parse_escape(p, pattern);
-            return negate(p, not, pos, sql_parse_make(p, name, pos, left, pattern));
+            return negate_node(p, not, pos, sql_parse_make(p, name, pos, left, pattern));
         }
     }
     *ret_more = false;
@@ -419,7 +419,7 @@ void sql_parse_decimals(struct node *n, const char *text, bool negative)
     n->exact = true;
 }
 
-static bool rescale(int64_t *value, uint32_t *decimals, uint32_t want)
+static bool rescale_decimal(int64_t *value, uint32_t *decimals, uint32_t want)
 {
     for (; *decimals < want; (*decimals)++)
         if (__builtin_mul_overflow(*value, 10, value))
@@ -444,7 +444,8 @@ static struct node *compute_decimals(struct node *n)
     bool times = strcmp(n->text, "*") == 0, minus = strcmp(n->text, "-") == 0;
     if (!times && !minus && strcmp(n->text, "+") != 0)
         return n;
-    if (!times && (!rescale(&a, &a_decimals, b_decimals) || !rescale(&b, &b_decimals, a_decimals)))
+    if (!times && (!rescale_decimal(&a, &a_decimals, b_decimals) ||
+                   !rescale_decimal(&b, &b_decimals, a_decimals)))
         return n;
     uint32_t decimals = times ? a_decimals + b_decimals : a_decimals;
     bool over = times   ? __builtin_mul_overflow(a, b, &value)
@@ -486,7 +487,7 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
         if (strcmp(i->sign, "#>") == 0 || strcmp(i->sign, "#>>") == 0)
             return parse_json_path(p, left, pos, i->name);
         bool negated = strncmp(i->sign, "!~~", 3) == 0;
-        return negate(
+        return negate_node(
             p, negated, pos,
             compute_decimals(sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding))));
     }

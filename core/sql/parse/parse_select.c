@@ -201,8 +201,8 @@ static struct select *parse_core(struct parser *p)
     return s;
 }
 
-static struct select *combine(struct parser *p, struct select *left, enum set_kind kind,
-                              uint32_t pos, bool all, struct select *right)
+static struct select *combine_selects(struct parser *p, struct select *left, enum set_kind kind,
+                                      uint32_t pos, bool all, struct select *right)
 {
     struct select *both = sql_parse_get(p, 1, sizeof(*both));
     if (!both || p->error)
@@ -232,7 +232,7 @@ static struct select *parse_intersects(struct parser *p, uint32_t *n)
         if (++*n > SETS_MAX)
             return sql_parse_fail(p, pos, "a union has more than 100 selects");
         bool all = take_all(p);
-        left = combine(p, left, SET_INTERSECT, pos, all, parse_core(p));
+        left = combine_selects(p, left, SET_INTERSECT, pos, all, parse_core(p));
     }
     return left;
 }
@@ -251,7 +251,7 @@ static struct select *parse_sets(struct parser *p)
         if (++n > SETS_MAX)
             return sql_parse_fail(p, pos, "a union has more than 100 selects");
         bool all = take_all(p);
-        left = combine(p, left, kind, pos, all, parse_intersects(p, &n));
+        left = combine_selects(p, left, kind, pos, all, parse_intersects(p, &n));
     }
     return left;
 }

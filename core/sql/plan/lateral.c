@@ -34,7 +34,7 @@ struct lateral {
 };
 
 /* The left row at the places of n selected rows. */
-static void spread(struct op *op, uint32_t row, const uint16_t *sel, uint32_t n)
+static void spread_row(struct op *op, uint32_t row, const uint16_t *sel, uint32_t n)
 {
     struct lateral *l = op->state;
     for (uint32_t c = 0; c < l->n_left; c++) {
@@ -52,7 +52,7 @@ static int take_rows(struct op *op, uint32_t row, struct vec *right, const uint1
                      uint32_t n)
 {
     struct lateral *l = op->state;
-    spread(op, row, sel, n);
+    spread_row(op, row, sel, n);
     for (uint32_t c = 0; c < op->n_cols; c++) {
         l->v[c] = c < l->n_left ? &l->broad[c] : &right[c - l->n_left];
         l->v[c]->stable = false; /* they outlive what they were made in */
@@ -99,7 +99,7 @@ static int run_row(struct op *op, uint32_t row)
 }
 
 /* At least a batch of rows, while there are any. */
-static int fill(struct op *op)
+static int fill_batch(struct op *op)
 {
     struct lateral *l = op->state;
     const struct batch *in = &op->child->out;
@@ -127,7 +127,7 @@ static int next_lateral(struct op *op)
 {
     struct lateral *l = op->state;
     if ((uint64_t)l->next_chunk * SQL_ROWS >= l->rows.n) {
-        int rc = fill(op);
+        int rc = fill_batch(op);
         if (rc < 0 || l->rows.n == 0)
             return rc;
     }
@@ -152,8 +152,8 @@ static void want_left(struct op *op, uint32_t column)
         sql_want(op->child, column);
 }
 
-static int make(struct query *q, struct op *left, const struct op *right, struct lateral *l,
-                struct op **ret)
+static int make_lateral(struct query *q, struct op *left, const struct op *right, struct lateral *l,
+                        struct op **ret)
 {
     uint32_t n = left->n_cols + right->n_cols;
     struct op *op = sql_op(q, next_lateral, "lateral join", n);
@@ -223,5 +223,5 @@ int sql_plan_lateral(struct query *q, const struct from *f, struct cte *ctes, st
     sql_notes_looked(q, &notes);
     q->subqueries = true;
     rc = check_join(q, f);
-    return rc < 0 ? rc : make(q, left, *ret_right, l, ret);
+    return rc < 0 ? rc : make_lateral(q, left, *ret_right, l, ret);
 }

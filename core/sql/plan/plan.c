@@ -18,11 +18,6 @@
 
 #define PLANS_MAX 2000 /* selects in one query, views, with and subqueries at each use */
 
-static int wrong(struct query *q, uint32_t pos, const char *what)
-{
-    return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
-}
-
 /* ---- group by ---- */
 
 struct grouping {
@@ -75,9 +70,9 @@ static int bind_group(struct query *q, const struct select *s, struct scope *sco
         if (by_number)
             e = l->items[item].expr;
         if (sql_expr_has_agg(e) || sql_expr_has_window(e))
-            return wrong(q, s->group[i]->pos,
-                         sql_expr_has_agg(e) ? "an aggregate cannot be grouped by"
-                                             : "a window function cannot be grouped by");
+            return sql_refuse(q, s->group[i]->pos,
+                              sql_expr_has_agg(e) ? "an aggregate cannot be grouped by"
+                                                  : "a window function cannot be grouped by");
         rc = add_key(g, e, &g->key_of[i]);
         if (rc < 0)
             return rc;
@@ -141,8 +136,8 @@ static int regroup_grouping(struct query *q, const struct grouping *g, struct ex
         while (k < g->n_keys && !sql_expr_equal(g->keys[k], call->args[i]))
             k++;
         if (k == g->n_keys)
-            return wrong(q, call->args[i]->pos,
-                         "grouping() takes expressions that are grouped by, as written there");
+            return sql_refuse(q, call->args[i]->pos,
+                              "grouping() takes expressions that are grouped by, as written there");
         if (!g->lack)
             continue; /* 0 */
         struct expr *bit = sql_column_expr(q, g->op, g->n_keys, call->pos);
@@ -162,7 +157,7 @@ static int regroup_grouping(struct query *q, const struct grouping *g, struct ex
 }
 
 /* The expression over the aggregate's columns instead of its input's. */
-static int regroup(struct query *q, const void *arg, struct expr **e)
+static int regroup_expr(struct query *q, const void *arg, struct expr **e)
 {
     const struct grouping *g = arg;
     for (uint32_t k = 0; k < g->n_keys; k++)
@@ -176,7 +171,7 @@ static int regroup(struct query *q, const void *arg, struct expr **e)
         return sql_error(q->text, q->size, (*e)->pos, -EINVAL,
                          "column '%s' must be in group by or inside an aggregate",
                          g->input->cols[(*e)->column].name);
-    return sql_expr_change_args(q, e, regroup, g);
+    return sql_expr_change_args(q, e, regroup_expr, g);
 }
 
 /* ---- one select ---- */
@@ -199,10 +194,10 @@ static int plan_groups(struct query *q, const struct select *s, struct scope *sc
     if (rc == 0 && bucket)
         q->notes.bucketed = g.op;
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
-        rc = regroup(q, &g, &l->items[i].expr);
+        rc = regroup_expr(q, &g, &l->items[i].expr);
     *op = rc == 0 ? g.op : *op;
     if (rc == 0 && having) {
-        rc = regroup(q, &g, &having);
+        rc = regroup_expr(q, &g, &having);
         if (rc == 0)
             rc = sql_filter(*op, &having, 1, op);
     }
@@ -261,9 +256,9 @@ static int plan_core(struct query *q, const struct select *s, struct cte *ctes, 
         if (rc == 0)
             rc = sql_coerce(q, &having, SQL_BOOL, "having");
         if (rc == 0 && sql_expr_has_window(having))
-            rc = wrong(q, s->having->pos,
-                       "window functions are not allowed in having; qualify "
-                       "filters by them, or a select around this one");
+            rc = sql_refuse(q, s->having->pos,
+                            "window functions are not allowed in having; qualify "
+                            "filters by them, or a select around this one");
         scope.items = NULL;
         scope.n_items = 0;
         scope.clause = "select";
@@ -295,7 +290,7 @@ int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, s
                          "more than %d selects, those of views and with counted at each use",
                          PLANS_MAX);
     if (q->depth + 2 >= SQL_BIND_DEPTH)
-        return wrong(q, s->pos, "selects are nested too deeply");
+        return sql_refuse(q, s->pos, "selects are nested too deeply");
     int rc = sql_check(q); /* a statement of few words may ask for thousands of plans */
     if (rc < 0)
         return rc;

@@ -44,7 +44,7 @@ static bool push_bound(struct op *op, const struct expr *e)
 }
 
 /* 5 < x is x > 5: the filter's fast way wants the column first. */
-static void turn(struct query *q, struct expr **e)
+static void turn_compare(struct query *q, struct expr **e)
 {
     struct expr *x = *e;
     if (x->kind != EXPR_CALL || x->n_args != 2 || !strchr("<>=", x->func->name[0]) ||
@@ -89,7 +89,7 @@ int sql_require(struct query *q, struct op **op, struct expr *e)
     uint32_t n_left;
     struct op *join = *op;
     if (!sql_is_join(join, &type, &n_left)) {
-        turn(q, &e);
+        turn_compare(q, &e);
         return sql_filter_add(op, e, push_bound(join, e));
     }
     uint32_t n_all = n_left + join->right->n_cols;

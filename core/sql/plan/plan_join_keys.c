@@ -13,7 +13,7 @@
 #include "core/base/err.h"
 #include "core/sql/bind/bind.h"
 
-static void want(struct op *op, uint32_t column)
+static void want_column(struct op *op, uint32_t column)
 {
     struct join *j = op->state;
     if (column >= j->n_left + j->n_right) {
@@ -66,7 +66,7 @@ int sql_join(struct op *left, struct op *right, enum join_type type,
     op->child = left;
     op->right = right;
     op->state = j;
-    op->on_want = want;
+    op->on_want = want_column;
     op->want = sql_get(q, op->n_cols, sizeof(*op->want));
     j->type = type;
     j->n_left = left->n_cols;
@@ -94,7 +94,7 @@ int sql_join(struct op *left, struct op *right, enum join_type type,
     return 0;
 }
 
-static int describe(struct op *op)
+static int describe_join(struct op *op)
 {
     static const char *const names[] = {"inner", "left", "right",    "full",
                                         "cross", "asof", "asof left"};
@@ -138,7 +138,7 @@ int sql_join_add(struct op *op, struct expr *e)
         if (!r)
             return -ENOMEM;
         if (take_pair(j, side ? sql_mirrored(e->func->name) : e->func->name, l, r))
-            return describe(op);
+            return describe_join(op);
     }
     if (join_is_asof(j))
         return sql_error(op->q->text, op->q->size, e->pos, -EINVAL,
@@ -146,7 +146,7 @@ int sql_join_add(struct op *op, struct expr *e)
                          "in an outer select");
     if (j->n_rest < SQL_CALL_ARGS) {
         j->rest[j->n_rest++] = e;
-        return describe(op);
+        return describe_join(op);
     }
     struct expr *both = sql_new_expr(op->q, EXPR_AND, SQL_BOOL, e->pos, 2);
     if (!both)
@@ -163,5 +163,5 @@ int sql_join_done(struct op *op, uint32_t pos)
     if (join_is_asof(j) && !j->asof_compare)
         return sql_error(op->q->text, op->q->size, pos, -EINVAL,
                          "an asof join needs a comparison of both sides, like a.ts >= b.ts");
-    return describe(op);
+    return describe_join(op);
 }

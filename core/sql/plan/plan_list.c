@@ -14,11 +14,6 @@
 
 #define ITEMS_MAX 1000 /* columns of a select list */
 
-static int wrong(struct query *q, uint32_t pos, const char *what)
-{
-    return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
-}
-
 int sql_list_add(struct query *q, struct list *l, struct expr *e, const char *name, bool aliased)
 {
     if (l->n == ITEMS_MAX)
@@ -46,7 +41,7 @@ static bool is_excluded(const struct node *star, const char *name)
 }
 
 /* Find what stands for the column by `* replace (x as a)`; NULL: nothing. */
-static const struct node *replacement(const struct node *star, const char *name)
+static const struct node *find_replacement(const struct node *star, const char *name)
 {
     for (uint32_t i = 0; i < star->n_args; i++)
         if (strcasecmp(star->replaced[i], name) == 0)
@@ -58,7 +53,7 @@ static int add_column(struct query *q, struct scope *scope, const struct node *s
                       struct list *l)
 {
     const struct col *col = &scope->op->cols[c];
-    const struct node *other = replacement(star, col->name);
+    const struct node *other = find_replacement(star, col->name);
     struct expr *e;
     int rc = other ? sql_bind(q, scope, other, &e) : 0;
     if (!other) {
@@ -111,11 +106,11 @@ int sql_list_star(struct query *q, struct scope *scope, const struct node *star,
     if (star->parts[0])
         return sql_error(q->text, q->size, star->pos, -EINVAL, "unknown table '%s' in from",
                          star->parts[0]);
-    return wrong(q, star->pos, "* needs a from that has columns");
+    return sql_refuse(q, star->pos, "* needs a from that has columns");
 }
 
 /* The name of a column without an alias: as it is written, blanks made one. */
-static const char *written(struct query *q, const struct node *n)
+static const char *written_name(struct query *q, const struct node *n)
 {
     if (n->kind == NODE_NAME)
         return n->text;
@@ -145,7 +140,7 @@ int sql_list_bind(struct query *q, const struct select *s, struct scope *scope, 
             continue;
         }
         struct expr *e;
-        const char *name = item->alias ? item->alias : written(q, item->node);
+        const char *name = item->alias ? item->alias : written_name(q, item->node);
         scope->items = l->items; /* select a + 1 as b, b * 2: as in DuckDB */
         scope->n_items = l->n;
         int rc = sql_bind(q, scope, item->node, &e);

@@ -11,11 +11,6 @@
 #include <string.h>
 #include <strings.h>
 
-static int wrong(struct query *q, uint32_t pos, const char *what)
-{
-    return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
-}
-
 int sql_ordinal(struct query *q, const struct node *n, uint32_t count, const char *clause,
                 uint32_t *ret)
 {
@@ -114,7 +109,7 @@ int sql_order_bind(struct query *q, const struct select *s, struct scope *scope,
         if (rc < 0)
             return rc;
         if (s->distinct && column >= o->n_shown)
-            return wrong(q, n->pos, "with distinct, order by may use selected columns only");
+            return sql_refuse(q, n->pos, "with distinct, order by may use selected columns only");
         o->keys[o->n++] =
             (struct sort_key){column, s->order[i].descending, s->order[i].nulls_first};
     }

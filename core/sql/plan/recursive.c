@@ -181,8 +181,8 @@ static void recursive_done(void *arg)
     arena_done(&r->mem[1]);
 }
 
-static int make(struct query *q, struct cte *c, struct op *first, enum sql_type *types,
-                struct op **ret)
+static int make_round(struct query *q, struct cte *c, struct op *first, enum sql_type *types,
+                      struct op **ret)
 {
     uint32_t n = first->n_cols;
     struct op *op = sql_op(q, next_recursive, "recursive", n);
@@ -213,8 +213,8 @@ static int make(struct query *q, struct cte *c, struct op *first, enum sql_type 
 
 /* Plan the second part over no rows of the first's types, to see what it gives.  q->n_running keeps
  * subqueries in it from being answered once for all rounds. */
-static int look(struct query *q, struct cte *c, struct op *first, enum sql_type *types,
-                struct op **ret)
+static int look_at_types(struct query *q, struct cte *c, struct op *first, enum sql_type *types,
+                         struct op **ret)
 {
     struct rowset none;
     const struct working now = {&none, first->cols}, *outside = c->working;
@@ -237,7 +237,7 @@ static int find_types(struct query *q, struct cte *c, struct op *first, enum sql
     struct op *second;
     uint32_t n = first->n_cols;
     c->used = false;
-    int rc = look(q, c, first, types, &second);
+    int rc = look_at_types(q, c, first, types, &second);
     *ret_reads = c->used;
     c->used = used;
     if (rc == 0 && second->n_cols != n)
@@ -274,7 +274,7 @@ int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret)
     if (rc == 0)
         rc = cast_part(q, c, first->cols, types, &first);
     if (rc == 0)
-        rc = make(q, c, first, types, ret);
+        rc = make_round(q, c, first, types, ret);
     if (rc == 0)
         ((struct recursive *)(*ret)->state)->once = !reads;
     return rc;

@@ -16,13 +16,13 @@
 #include "core/sql/plan/plan.h"
 #include "core/sql/value/regexp.h"
 
-static int bad(struct query *q, const struct node *n, const char *what)
+static int refuse_call(struct query *q, const struct node *n, const char *what)
 {
     return sql_error(q->text, q->size, n->pos, -EINVAL, "%s: %s", n->text, what);
 }
 
 /* Constant number i of the arguments. */
-static int constant(struct query *q, const struct node *call, uint32_t i, struct expr **ret)
+static int bind_constant(struct query *q, const struct node *call, uint32_t i, struct expr **ret)
 {
     struct scope none = {.clause = "the arguments of a function in from"};
     int rc = sql_bind(q, &none, call->args[i], ret);
@@ -80,9 +80,10 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
     struct expr *args[3] = {NULL, NULL, NULL};
     int rc = n == 2 || n == 3 || (n == 1 && range)
                  ? 0
-                 : bad(q, call, range ? "it takes 1 to 3 arguments" : "it takes 2 or 3 arguments");
+                 : refuse_call(q, call,
+                               range ? "it takes 1 to 3 arguments" : "it takes 2 or 3 arguments");
     for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = constant(q, call, i, &args[i]);
+        rc = bind_constant(q, call, i, &args[i]);
     if (rc < 0)
         return rc;
     if (n == 1) {
@@ -101,7 +102,7 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
         rc = sql_coerce(q, &args[i], i == 2 && type == SQL_TIMESTAMP ? SQL_CALENDAR : type,
                         call->text);
     if (rc == 0 && type == SQL_TIMESTAMP && !args[2])
-        rc = bad(q, call, "times need a step, like interval '1 min'");
+        rc = refuse_call(q, call, "times need a step, like interval '1 min'");
     struct series *s = rc < 0 ? NULL : sql_get(q, 1, sizeof(*s));
     struct op *op = s ? make_op(q, next_series, call->text, &call->text, &type, 1) : NULL;
     if (!op)
@@ -118,14 +119,15 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
             step = type == SQL_TIMESTAMP ? sql_interval_unpack(args[2]->value.text.data)
                                          : (struct interval){.ns = args[2]->value.integer};
         if (sql_interval_ns(step, &step.ns) < 0)
-            return bad(q, call, "the step is too long");
+            return refuse_call(q, call, "the step is too long");
         s->step = step.ns;
         s->months = step.months;
         if ((step.ns == 0 && step.months == 0) || (step.months > 0 && step.ns < 0) ||
             (step.months < 0 && step.ns > 0))
-            return bad(q, call,
-                       step.ns ? "the months of a step and the rest of it must have the same sign"
-                               : "the step cannot be 0");
+            return refuse_call(
+                q, call,
+                step.ns ? "the months of a step and the rest of it must have the same sign"
+                        : "the step cannot be 0");
         s->last -= !range ? 0 : step.months > 0 || step.ns > 0 ? 1 : -1;
     }
     op->state = s;
@@ -216,7 +218,8 @@ static int plan_json(struct query *q, const struct node *call, const struct json
     uint32_t n = 0;
     struct expr *text;
     struct json *json = NULL;
-    int rc = call->n_args == 1 ? constant(q, call, 0, &text) : bad(q, call, "it takes one text");
+    int rc = call->n_args == 1 ? bind_constant(q, call, 0, &text)
+                               : refuse_call(q, call, "it takes one text");
     if (rc == 0)
         rc = sql_coerce(q, &text, SQL_TEXT, call->text);
     if (rc == 0 && text->value.type != SQL_NULL)
@@ -224,15 +227,15 @@ static int plan_json(struct query *q, const struct node *call, const struct json
     if (rc == -EINVAL) {
         char why[ERR_TEXT_BYTES / 2];
         (void)snprintf(why, sizeof(why), "%s", err_text());
-        return bad(q, call, why);
+        return refuse_call(q, call, why);
     }
     if (json && !(kind->shows & (json->type == JSON_ARRAY ? OF_ARRAYS : OF_OBJECTS)))
-        return bad(q, call,
-                   json->type == JSON_ARRAY ? "this JSON is an array, and it takes objects"
-                                            : "this JSON is no array");
+        return refuse_call(q, call,
+                           json->type == JSON_ARRAY ? "this JSON is an array, and it takes objects"
+                                                    : "this JSON is no array");
     if (json && json->type != JSON_ARRAY && json->type != JSON_OBJECT &&
         strcmp(kind->name, "each") != 0)
-        return bad(q, call, "this JSON is no object");
+        return refuse_call(q, call, "this JSON is no object");
     if (kind->shows & SHOWS_KEY)
         names[n++] = kind->shows & (SHOWS_VALUE | SHOWS_JSON) ? "key" : call->text;
     if (kind->shows & (SHOWS_VALUE | SHOWS_JSON))
@@ -341,13 +344,13 @@ static int make_regexp(struct query *q, const struct node *call, struct text pat
     uint32_t bits = 0;
     for (uint32_t i = 0; i < flags.size; i++) {
         if (flags.data[i] != 'i' && flags.data[i] != 'n')
-            return bad(q, call, "its flags are i (case) and n (lines)");
+            return refuse_call(q, call, "its flags are i (case) and n (lines)");
         bits |= flags.data[i] == 'i' ? REGEXP_FOLD : REGEXP_LINES;
     }
     int rc = regexp_new(&q->mem, pattern.data, pattern.size, bits, ret);
     char why[ERR_TEXT_BYTES / 2];
     (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_text() : "");
-    return rc < 0 ? bad(q, call, why) : 0;
+    return rc < 0 ? refuse_call(q, call, why) : 0;
 }
 
 static int plan_split(struct query *q, const struct node *call, struct op **ret)
@@ -357,9 +360,10 @@ static int plan_split(struct query *q, const struct node *call, struct op **ret)
     struct expr *e;
     struct text args[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
     struct regexp *re;
-    int rc = call->n_args == 2 || call->n_args == 3 ? 0 : bad(q, call, "it takes 2 or 3 texts");
+    int rc =
+        call->n_args == 2 || call->n_args == 3 ? 0 : refuse_call(q, call, "it takes 2 or 3 texts");
     for (uint32_t i = 0; i < call->n_args && rc == 0; i++) {
-        rc = constant(q, call, i, &e);
+        rc = bind_constant(q, call, i, &e);
         rc = rc < 0 ? rc : sql_coerce(q, &e, SQL_TEXT, call->text);
         if (rc == 0 && e->value.type != SQL_NULL)
             args[i] = (struct text){e->value.text.data, e->value.text.size};
@@ -390,7 +394,7 @@ static bool gives_series(const char *name)
     return strcmp(name, "generate_series") == 0 || strcmp(name, "range") == 0;
 }
 
-static bool splits(const char *name)
+static bool is_split(const char *name)
 {
     return strcmp(name, "string_to_table") == 0 || strcmp(name, "regexp_split_to_table") == 0;
 }
@@ -399,12 +403,12 @@ int sql_plan_function(struct query *q, const struct node *call, struct op **ret)
 {
     const struct json_kind *json = find_json_kind(call->text);
     if (call->star || call->distinct || call->filter || call->over || call->order)
-        return bad(q, call, "in from it takes plain arguments");
+        return refuse_call(q, call, "in from it takes plain arguments");
     if (gives_series(call->text))
         return plan_series(q, call, ret);
     if (json)
         return plan_json(q, call, json, ret);
-    if (splits(call->text))
+    if (is_split(call->text))
         return plan_split(q, call, ret);
     return sql_error(q->text, q->size, call->pos, -EINVAL,
                      "unknown table function '%s'; use generate_series, range, json_each, "

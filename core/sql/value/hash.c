@@ -25,7 +25,7 @@ struct key_text {
     uint32_t n, mask, room;
 };
 
-static uint64_t mix(uint64_t h)
+static uint64_t mix_bits(uint64_t h)
 {
     h ^= h >> 32;
     h *= UINT64_C(0xd6e8feb86659fd93);
@@ -40,12 +40,12 @@ uint64_t sql_hash_bytes(const void *p, size_t n)
     for (; n >= 8; n -= 8, c += 8) {
         uint64_t w;
         memcpy(&w, c, 8);
-        h = hash_spread(mix(h ^ w));
+        h = hash_spread(mix_bits(h ^ w));
     }
     uint64_t tail = 0;
     if (n)
         memcpy(&tail, c, n);
-    return mix(h ^ tail);
+    return mix_bits(h ^ tail);
 }
 
 int sql_keys_init(struct keys *k, struct query *q, const enum sql_type *types, const bool *dict,
@@ -200,7 +200,7 @@ static void hash_rows(struct keys *k, uint32_t n)
 
 /* ---- the table ---- */
 
-static int grow(struct keys *k)
+static int grow_keys(struct keys *k)
 {
     if (k->room > UINT32_MAX / 4)
         return err_set(-ENOMEM, "more than a thousand million groups");
@@ -218,7 +218,7 @@ static int grow(struct keys *k)
         uint64_t h = w[k->n_arguments - 1];
         for (uint32_t c = 0; c + 1 < k->n_arguments; c++)
             h = keys_hash_word(h, w[c]);
-        uint32_t at = (uint32_t)mix(h) & mask;
+        uint32_t at = (uint32_t)mix_bits(h) & mask;
         while (slots[at])
             at = (at + 1) & mask;
         slots[at] = id + 1;
@@ -242,16 +242,16 @@ static bool same_key(const struct keys *k, uint32_t id, uint32_t r)
 /* Number of row r of the words; UINT32_MAX: not there (or no memory, when adding). */
 uint32_t sql_keys_look_up(struct keys *k, uint32_t r, uint64_t hash, bool add)
 {
-    uint32_t at = (uint32_t)mix(hash) & k->mask;
+    uint32_t at = (uint32_t)mix_bits(hash) & k->mask;
     for (; k->slots[at]; at = (at + 1) & k->mask)
         if (same_key(k, k->slots[at] - 1, r))
             return k->slots[at] - 1;
     if (!add)
         return UINT32_MAX;
     if (k->n == k->room) {
-        if (grow(k) < 0)
+        if (grow_keys(k) < 0)
             return UINT32_MAX;
-        at = (uint32_t)mix(hash) & k->mask;
+        at = (uint32_t)mix_bits(hash) & k->mask;
         while (k->slots[at])
             at = (at + 1) & k->mask;
     }

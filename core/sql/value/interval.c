@@ -243,7 +243,7 @@ static void skip_blanks(struct reader *r)
         r->p++;
 }
 
-static bool take(struct reader *r, char c)
+static bool take_char(struct reader *r, char c)
 {
     if (r->p >= r->end || *r->p != c)
         return false;
@@ -294,10 +294,10 @@ static bool read_clock(struct reader *r, int sign, int64_t hours, struct interva
     int64_t minutes, seconds = 0, part = 0;
     if (!read_digits(r, &minutes) || minutes > 59)
         return false;
-    if (take(r, ':')) {
+    if (take_char(r, ':')) {
         if (!read_digits(r, &seconds) || seconds > 60)
             return false;
-        part = take(r, '.') ? read_fraction(r) : 0;
+        part = take_char(r, '.') ? read_fraction(r) : 0;
     }
     return add_units(v, sign, hours, 0, (struct unit){0, 0, 3600 * NS}) &&
            add_units(v, sign, minutes * 60 + seconds, part, (struct unit){0, 0, NS});
@@ -307,31 +307,32 @@ static bool next_is_clock(struct reader r)
 {
     int64_t n;
     skip_blanks(&r);
-    return (take(&r, '-') || take(&r, '+') || true) && read_digits(&r, &n) && take(&r, ':');
+    return (take_char(&r, '-') || take_char(&r, '+') || true) && read_digits(&r, &n) &&
+           take_char(&r, ':');
 }
 
 /* One "5 min", "-3 days", "01:30:00", "1-2", or at the end "90".  *closed: no other may follow. */
 static bool read_piece(struct reader *r, struct interval *v, bool *closed)
 {
-    int sign = take(r, '-') ? -1 : 1;
+    int sign = take_char(r, '-') ? -1 : 1;
     int64_t whole = 0, part = 0, months;
     struct unit unit = {0, 0, NS};
     if (sign > 0)
-        (void)take(r, '+');
+        (void)take_char(r, '+');
     bool some = read_digits(r, &whole);
-    if (some && take(r, ':')) {
+    if (some && take_char(r, ':')) {
         *closed = true;
         if (r->seen & SEEN_CLOCK)
             return false;
         return read_clock(r, sign, whole, v);
     }
-    if (some && take(r, '-')) { /* years-months */
+    if (some && take_char(r, '-')) { /* years-months */
         if (!read_digits(r, &months) || months > 11 || (r->p < r->end && *r->p != ' '))
             return false;
         return add_units(v, sign, whole, 0, (struct unit){12, 0, 0}) &&
                add_units(v, sign, months, 0, (struct unit){1, 0, 0});
     }
-    if (take(r, '.')) {
+    if (take_char(r, '.')) {
         const char *from = r->p;
         part = read_fraction(r);
         some = some || r->p > from;
@@ -369,18 +370,18 @@ static bool read_iso(struct reader *r, struct interval *v)
                            {'S', true, {0, 0, NS}}};
         int64_t whole = 0, part = 0;
         bool found = false;
-        if (!time && take(r, 'T')) {
+        if (!time && take_char(r, 'T')) {
             time = true;
             some = false;
             continue;
         }
-        int sign = take(r, '-') ? -1 : 1;
+        int sign = take_char(r, '-') ? -1 : 1;
         if (!read_digits(r, &whole))
             return false;
-        if (take(r, '.'))
+        if (take_char(r, '.'))
             part = read_fraction(r);
         for (size_t i = 0; i < sizeof(designators) / sizeof(*designators) && !found; i++)
-            if (designators[i].time == time && take(r, designators[i].letter))
+            if (designators[i].time == time && take_char(r, designators[i].letter))
                 found = add_units(v, sign, whole, part, designators[i].unit);
         if (!found)
             return false;
@@ -405,11 +406,11 @@ int sql_parse_interval(const char *text, size_t size, struct interval *ret)
     while (r.end > r.p && (unsigned char)r.end[-1] <= ' ')
         r.end--;
     skip_blanks(&r);
-    if (take(&r, '@'))
+    if (take_char(&r, '@'))
         skip_blanks(&r);
     if (r.p == r.end)
         return -EINVAL;
-    if (take(&r, 'P')) {
+    if (take_char(&r, 'P')) {
         ok = read_iso(&r, &v);
     } else {
         for (uint32_t pieces = 0; ok && r.p < r.end; pieces++, skip_blanks(&r)) {

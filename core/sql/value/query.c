@@ -142,7 +142,7 @@ static void say_no_memory(struct query *q)
 }
 
 /* The innermost operator that is refused memory is the one to name. */
-static int blame(struct op *op)
+static int blame_op(struct op *op)
 {
     struct query *q = op->q;
     if (q->blamed || !atomic_load_explicit(&q->budget->refused, memory_order_relaxed))
@@ -346,7 +346,7 @@ int sql_failed(struct op *op, int rc)
     if (rc != -ENOMEM)
         return rc;
     int ended = sql_check(op->q); /* memory is refused because the query is to end, too */
-    return ended < 0 ? ended : blame(op);
+    return ended < 0 ? ended : blame_op(op);
 }
 
 int sql_next(struct op *op)

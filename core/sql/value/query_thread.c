@@ -94,7 +94,7 @@ static bool wait_for_query(struct query_thread *a)
     return a->query != NULL;
 }
 
-static void *run(void *arg)
+static void *run_query(void *arg)
 {
     struct query_thread *a = arg;
     struct query_threads *all = a->all;
@@ -122,7 +122,7 @@ static void *run(void *arg)
 
 /* ---- the caller ---- */
 
-static void join(struct query_thread *a)
+static void join_thread(struct query_thread *a)
 {
     (void)pthread_join(a->thread, NULL);
     (void)pthread_cond_destroy(&a->cond);
@@ -141,8 +141,8 @@ static int init_cond(pthread_cond_t *cond)
     return rc;
 }
 
-static struct query_thread *start(struct query_threads *all, const struct query_thread_query *q,
-                                  int nice)
+static struct query_thread *start_thread(struct query_threads *all,
+                                         const struct query_thread_query *q, int nice)
 {
     struct query_thread *a = calloc(1, sizeof(*a));
     if (!a || init_cond(&a->cond) != 0) {
@@ -152,7 +152,7 @@ static struct query_thread *start(struct query_threads *all, const struct query_
     a->all = all;
     a->query = q;
     a->nice = nice;
-    if (thread_start(&a->thread, "probing/query", STACK_BYTES, run, a) == 0)
+    if (thread_start(&a->thread, "probing/query", STACK_BYTES, run_query, a) == 0)
         return a;
     (void)pthread_cond_destroy(&a->cond);
     free(a);
@@ -177,14 +177,14 @@ static struct query_thread *take_idle(struct query_threads *all, const struct qu
         (void)pthread_cond_broadcast(&a->cond);
     while (ended) {
         struct query_thread *next = ended->next;
-        join(ended);
+        join_thread(ended);
         ended = next;
     }
     return a;
 }
 
 /* Until the query has ended.  Gives its code. */
-static int attend(struct query_thread *a)
+static int attend_query(struct query_thread *a)
 {
     pthread_mutex_t *mutex = &a->all->mutex;
     (void)pthread_mutex_lock(mutex);
@@ -210,7 +210,7 @@ static int attend(struct query_thread *a)
 }
 
 /* The last that waited is the first to go on: it is still in the caches. */
-static void leave(struct query_thread *a)
+static void leave_thread(struct query_thread *a)
 {
     struct query_threads *all = a->all;
     (void)pthread_mutex_lock(&all->mutex);
@@ -226,7 +226,7 @@ static void leave(struct query_thread *a)
     if (stays)
         return;
     (void)pthread_cond_broadcast(&a->cond);
-    join(a);
+    join_thread(a);
 }
 
 bool sql_run_on_thread(const struct query_thread_query *q, int nice, int *ret_code)
@@ -234,11 +234,11 @@ bool sql_run_on_thread(const struct query_thread_query *q, int nice, int *ret_co
     struct query_threads *all = &q->s->threads;
     struct query_thread *a = take_idle(all, q, nice);
     if (!a)
-        a = start(all, q, nice);
+        a = start_thread(all, q, nice);
     if (!a)
         return false;
-    *ret_code = attend(a);
-    leave(a);
+    *ret_code = attend_query(a);
+    leave_thread(a);
     return true;
 }
 
@@ -286,7 +286,7 @@ void sql_threads_end(struct query_threads *all)
     (void)pthread_mutex_unlock(&all->mutex);
     while (a) {
         struct query_thread *next = a->next;
-        join(a);
+        join_thread(a);
         a = next;
     }
     (void)pthread_mutex_destroy(&all->mutex);

@@ -23,7 +23,7 @@ struct position { /* between two letters */
     uint32_t before, after; /* the letters; UINT32_MAX: none */
 };
 
-static bool holds(const struct regexp *r, enum step_op op, const struct position *p)
+static bool holds_at(const struct regexp *r, enum step_op op, const struct position *p)
 {
     bool lines = r->flags & REGEXP_LINES;
     if (op == OP_BEGIN || op == OP_TEXT_BEGIN)
@@ -43,8 +43,8 @@ static bool is_in(const struct threads *l, uint32_t pc)
 }
 
 /* A thread at pc, and wherever that leads without a letter; slots are its registers. */
-static void add(struct regexp *r, struct threads *l, uint32_t pc, const struct position *p,
-                uint32_t *slots, uint32_t n_slots)
+static void add_thread(struct regexp *r, struct threads *l, uint32_t pc, const struct position *p,
+                       uint32_t *slots, uint32_t n_slots)
 {
     uint32_t top = 0, n_old = 0;
     r->stack[top++] = pc;
@@ -85,7 +85,7 @@ static void add(struct regexp *r, struct threads *l, uint32_t pc, const struct p
         case OP_NO_WORD_EDGE:
         case OP_WORD_BEGIN:
         case OP_WORD_END:
-            if (holds(r, s->op, p))
+            if (holds_at(r, s->op, p))
                 r->stack[top++] = pc + 1;
             break;
         case OP_LETTER:
@@ -108,7 +108,7 @@ static bool is_wide(uint32_t letter, uint8_t wide)
            ((wide & WIDE_LOWER) && is && (unicode_upper(letter) != letter || letter == 0xdf));
 }
 
-static bool takes(const struct regexp *r, const struct re_step *s, uint32_t letter)
+static bool takes_letter(const struct regexp *r, const struct re_step *s, uint32_t letter)
 {
     if (s->op == OP_ANY)
         return letter != '\n' || !(r->flags & REGEXP_LINES);
@@ -123,8 +123,9 @@ static bool takes(const struct regexp *r, const struct re_step *s, uint32_t lett
 }
 
 /* Every thread takes the letter or ends.  A match ends those that are less dear. */
-static bool advance(struct regexp *r, const struct threads *from, struct threads *to,
-                    uint32_t letter, const struct position *next, uint32_t *slots, uint32_t n_slots)
+static bool advance_threads(struct regexp *r, const struct threads *from, struct threads *to,
+                            uint32_t letter, const struct position *next, uint32_t *slots,
+                            uint32_t n_slots)
 {
     uint32_t own[2 * REGEXP_GROUPS];
     to->n = 0;
@@ -137,11 +138,11 @@ static bool advance(struct regexp *r, const struct threads *from, struct threads
             return true;
         }
         bool consumes = s->op == OP_LETTER || s->op == OP_ANY || s->op == OP_CLASS;
-        if (!consumes || letter == UINT32_MAX || !takes(r, s, letter))
+        if (!consumes || letter == UINT32_MAX || !takes_letter(r, s, letter))
             continue;
         if (n_slots)
             memcpy(own, &from->slots[(size_t)pc * n_slots], n_slots * sizeof(*own));
-        add(r, to, pc + 1, next, own, n_slots);
+        add_thread(r, to, pc + 1, next, own, n_slots);
     }
     return false;
 }
@@ -181,14 +182,14 @@ int regexp_find(struct regexp *r, const char *text, uint32_t size, uint32_t from
         place.at = (uint32_t)(p - text);
         place.after = letter;
         if (!found)
-            add(r, now, 0, &place, empty, n_slots);
+            add_thread(r, now, 0, &place, empty, n_slots);
         const char *further = after;
         struct position next = {.at = (uint32_t)(after - text),
                                 .size = size,
                                 .before = letter,
                                 .after = after < end ? unicode_next(&further, end) : UINT32_MAX};
         work += now->n;
-        if (advance(r, now, then, letter, &next, slots, n_slots)) {
+        if (advance_threads(r, now, then, letter, &next, slots, n_slots)) {
             found = true;
             if (!slots)
                 return 1;

@@ -24,7 +24,7 @@ struct compiler {
     int error;
 };
 
-static void wrong(struct compiler *c, int code, const char *what)
+static void refuse_pattern(struct compiler *c, int code, const char *what)
 {
     if (!c->error)
         c->error = err_set(code, "regular expression: %s at letter %u of '%.*s'", what,
@@ -32,7 +32,7 @@ static void wrong(struct compiler *c, int code, const char *what)
                            (int)(c->end - c->begin > 60 ? 60 : c->end - c->begin), c->begin);
 }
 
-static void *grown(struct compiler *c, void *array, uint32_t n, uint32_t *room, size_t size)
+static void *grow_array(struct compiler *c, void *array, uint32_t n, uint32_t *room, size_t size)
 {
     if (n < *room)
         return array;
@@ -49,13 +49,13 @@ static void *grown(struct compiler *c, void *array, uint32_t n, uint32_t *room, 
     return to;
 }
 
-static uint32_t emit(struct compiler *c, enum step_op op, uint32_t a, uint32_t b)
+static uint32_t emit_step(struct compiler *c, enum step_op op, uint32_t a, uint32_t b)
 {
     struct regexp *r = c->r;
     if (r->n >= STEPS_MAX)
-        wrong(c, -E2BIG, "the compiled expression is too long");
+        refuse_pattern(c, -E2BIG, "the compiled expression is too long");
     if (!c->error)
-        r->steps = grown(c, r->steps, r->n, &r->room, sizeof(*r->steps));
+        r->steps = grow_array(c, r->steps, r->n, &r->room, sizeof(*r->steps));
     if (c->error)
         return 0;
     r->steps[r->n] = (struct re_step){.op = op, .a = a, .b = b};
@@ -66,13 +66,13 @@ static void add_range(struct compiler *c, uint32_t low, uint32_t high)
 {
     struct regexp *r = c->r;
     if (r->n_ranges >= 10 * STEPS_MAX)
-        wrong(c, -E2BIG, "the compiled expression is too long");
+        refuse_pattern(c, -E2BIG, "the compiled expression is too long");
     if (!c->error)
-        r->ranges = grown(c, r->ranges, r->n_ranges, &r->ranges_room, sizeof(*r->ranges));
+        r->ranges = grow_array(c, r->ranges, r->n_ranges, &r->ranges_room, sizeof(*r->ranges));
     if (!c->error)
         r->ranges[r->n_ranges++] = (struct re_range){low, high};
     if ((r->flags & REGEXP_FOLD) && low <= 'Z' && high >= 'A' && !c->error) {
-        r->ranges = grown(c, r->ranges, r->n_ranges, &r->ranges_room, sizeof(*r->ranges));
+        r->ranges = grow_array(c, r->ranges, r->n_ranges, &r->ranges_room, sizeof(*r->ranges));
         uint32_t from = low > 'A' ? low : 'A', to = high < 'Z' ? high : 'Z';
         if (!c->error)
             r->ranges[r->n_ranges++] = (struct re_range){from + 32, to + 32};
@@ -114,7 +114,7 @@ static void add_class(struct compiler *c, uint32_t at, const char *name, size_t 
             c->r->steps[at].wide |= wide;
         return;
     }
-    wrong(c, -EINVAL, "an unknown [:class:]");
+    refuse_pattern(c, -EINVAL, "an unknown [:class:]");
 }
 
 /* d w s of \d \w \s; NULL: none. */
@@ -139,15 +139,15 @@ static uint32_t wide_escaped(struct compiler *c, int digits)
     for (; digits && c->p < c->end && hex_of(*c->p) >= 0; digits--, c->p++)
         v = v << 4 | (uint32_t)hex_of(*c->p);
     if (digits || v == 0 || v >= NO_LETTER)
-        wrong(c, -EINVAL, "\\u needs four digits, \\U eight");
+        refuse_pattern(c, -EINVAL, "\\u needs four digits, \\U eight");
     return v;
 }
 
 /* The letter behind a backslash; p stands at it. */
-static uint32_t escaped(struct compiler *c)
+static uint32_t read_escape(struct compiler *c)
 {
     if (c->p == c->end) {
-        wrong(c, -EINVAL, "a \\ at the end");
+        refuse_pattern(c, -EINVAL, "a \\ at the end");
         return 0;
     }
     char e = *c->p;
@@ -170,26 +170,27 @@ static uint32_t escaped(struct compiler *c)
             c->p += 3;
             return v;
         }
-        wrong(c, -EINVAL, "\\x needs two digits");
+        refuse_pattern(c, -EINVAL, "\\x needs two digits");
         return 0;
     default:
         break;
     }
     if ((e >= 'a' && e <= 'z') || (e >= 'A' && e <= 'Z') || (e >= '0' && e <= '9'))
-        wrong(c, -EINVAL,
-              e >= '1' && e <= '9' ? "back-references are not supported" : "an unknown escape");
+        refuse_pattern(c, -EINVAL,
+                       e >= '1' && e <= '9' ? "back-references are not supported"
+                                            : "an unknown escape");
     return unicode_next(&c->p, c->end);
 }
 
 /* [...]; p stands behind [ */
 static void compile_class(struct compiler *c)
 {
-    uint32_t at = emit(c, OP_CLASS, c->r->n_ranges, 0);
+    uint32_t at = emit_step(c, OP_CLASS, c->r->n_ranges, 0);
     bool negated = c->p < c->end && *c->p == '^', first = true;
     c->p += negated;
     for (; !c->error; first = false) {
         if (c->p == c->end) {
-            wrong(c, -EINVAL, "there is a [ that is not closed");
+            refuse_pattern(c, -EINVAL, "there is a [ that is not closed");
             return;
         }
         if (*c->p == ']' && !first)
@@ -210,15 +211,15 @@ static void compile_class(struct compiler *c)
         }
         bool escape = *c->p == '\\';
         c->p += escape;
-        uint32_t low = escape ? escaped(c) : unicode_next(&c->p, c->end), high = low;
+        uint32_t low = escape ? read_escape(c) : unicode_next(&c->p, c->end), high = low;
         if (c->end - c->p > 1 && c->p[0] == '-' && c->p[1] != ']') {
             c->p++;
             escape = *c->p == '\\';
             c->p += escape;
-            high = escape ? escaped(c) : unicode_next(&c->p, c->end);
+            high = escape ? read_escape(c) : unicode_next(&c->p, c->end);
         }
         if (high < low)
-            wrong(c, -EINVAL, "a range ends before it begins");
+            refuse_pattern(c, -EINVAL, "a range ends before it begins");
         add_range(c, low, high);
     }
     c->p++;
@@ -251,12 +252,12 @@ static void compile_escape(struct compiler *c)
     enum step_op place = place_of(e);
     if (place != OP_MATCH) {
         c->p++;
-        (void)emit(c, place, 0, 0);
+        (void)emit_step(c, place, 0, 0);
         return;
     }
     if (named) {
         c->p++;
-        uint32_t at = emit(c, OP_CLASS, c->r->n_ranges, 0);
+        uint32_t at = emit_step(c, OP_CLASS, c->r->n_ranges, 0);
         add_class(c, at, named, strlen(named));
         if (c->error)
             return;
@@ -264,8 +265,8 @@ static void compile_escape(struct compiler *c)
         c->r->steps[at].negated = upper;
         return;
     }
-    uint32_t letter = escaped(c);
-    (void)emit(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter, 0);
+    uint32_t letter = read_escape(c);
+    (void)emit_step(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter, 0);
 }
 
 static void compile_either(struct compiler *c);
@@ -274,21 +275,21 @@ static void compile_group(struct compiler *c)
 {
     bool plain = c->end - c->p > 1 && c->p[0] == '?' && c->p[1] == ':';
     if (!plain && c->p < c->end && *c->p == '?') {
-        wrong(c, -EINVAL, "lookaround is not supported, only (?:...)");
+        refuse_pattern(c, -EINVAL, "lookaround is not supported, only (?:...)");
         return;
     }
     c->p += plain ? 2 : 0;
     uint32_t group = plain ? REGEXP_GROUPS : ++c->groups;
     if (++c->depth > DEPTH_MAX)
-        wrong(c, -E2BIG, "groups are nested too deeply");
+        refuse_pattern(c, -E2BIG, "groups are nested too deeply");
     if (group < REGEXP_GROUPS)
-        (void)emit(c, OP_SAVE, 2 * group, 0);
+        (void)emit_step(c, OP_SAVE, 2 * group, 0);
     compile_either(c);
     if (group < REGEXP_GROUPS)
-        (void)emit(c, OP_SAVE, 2 * group + 1, 0);
+        (void)emit_step(c, OP_SAVE, 2 * group + 1, 0);
     c->depth--;
     if (c->p == c->end || *c->p != ')')
-        wrong(c, -EINVAL, "there is a ( that is not closed");
+        refuse_pattern(c, -EINVAL, "there is a ( that is not closed");
     else
         c->p++;
 }
@@ -304,7 +305,7 @@ static void compile_atom(struct compiler *c)
     case '[':
         if (c->end - c->p >= 7 &&
             (memcmp(c->p, "[[:<:]]", 7) == 0 || memcmp(c->p, "[[:>:]]", 7) == 0)) {
-            (void)emit(c, c->p[3] == '<' ? OP_WORD_BEGIN : OP_WORD_END, 0, 0);
+            (void)emit_step(c, c->p[3] == '<' ? OP_WORD_BEGIN : OP_WORD_END, 0, 0);
             c->p += 7;
             return;
         }
@@ -313,15 +314,15 @@ static void compile_atom(struct compiler *c)
         return;
     case '.':
         c->p++;
-        (void)emit(c, OP_ANY, 0, 0);
+        (void)emit_step(c, OP_ANY, 0, 0);
         return;
     case '^':
         c->p++;
-        (void)emit(c, OP_BEGIN, 0, 0);
+        (void)emit_step(c, OP_BEGIN, 0, 0);
         return;
     case '$':
         c->p++;
-        (void)emit(c, OP_END, 0, 0);
+        (void)emit_step(c, OP_END, 0, 0);
         return;
     case '\\':
         c->p++;
@@ -330,28 +331,29 @@ static void compile_atom(struct compiler *c)
     case '*':
     case '+':
     case '?':
-        wrong(c, -EINVAL, "there is nothing to repeat");
+        refuse_pattern(c, -EINVAL, "there is nothing to repeat");
         return;
     default:
         letter = unicode_next(&c->p, c->end);
-        (void)emit(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter, 0);
+        (void)emit_step(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter,
+                        0);
     }
 }
 
-static bool number(struct compiler *c, uint32_t *ret)
+static bool read_number(struct compiler *c, uint32_t *ret)
 {
     const char *begin = c->p;
     uint32_t v = 0;
     for (; c->p < c->end && *c->p >= '0' && *c->p <= '9' && v <= REPEAT_MAX; c->p++)
         v = v * 10 + (uint32_t)(*c->p - '0');
     if (v > REPEAT_MAX)
-        wrong(c, -E2BIG, "more than 1000 repetitions");
+        refuse_pattern(c, -E2BIG, "more than 1000 repetitions");
     *ret = v;
     return c->p > begin;
 }
 
 /* * + ? {n,m}: false when none stands here. */
-static bool repetition(struct compiler *c, uint32_t *low, uint32_t *high)
+static bool read_repetition(struct compiler *c, uint32_t *low, uint32_t *high)
 {
     char e = c->p < c->end ? *c->p : '\0';
     *low = e == '+';
@@ -364,28 +366,28 @@ static bool repetition(struct compiler *c, uint32_t *low, uint32_t *high)
     if (e != '{')
         return false;
     c->p++;
-    if (!number(c, low)) {
+    if (!read_number(c, low)) {
         c->p = begin; /* a { that is just a letter */
         return false;
     }
     *high = *low;
     if (c->p < c->end && *c->p == ',') {
         c->p++;
-        if (!number(c, high))
+        if (!read_number(c, high))
             *high = UINT32_MAX;
     }
     if (c->p == c->end || *c->p != '}' || *high < *low)
-        wrong(c, -EINVAL, "a repetition is {n}, {n,} or {n,m}");
+        refuse_pattern(c, -EINVAL, "a repetition is {n}, {n,} or {n,m}");
     else
         c->p++;
     return true;
 }
 
 /* Make room for a step before those from `first` on, which belong together. */
-static void insert(struct compiler *c, uint32_t first)
+static void insert_step(struct compiler *c, uint32_t first)
 {
     struct regexp *r = c->r;
-    (void)emit(c, OP_SPLIT, 0, 0);
+    (void)emit_step(c, OP_SPLIT, 0, 0);
     if (c->error)
         return;
     memmove(&r->steps[first + 1], &r->steps[first], (r->n - 1 - first) * sizeof(*r->steps));
@@ -398,20 +400,20 @@ static void insert(struct compiler *c, uint32_t first)
 }
 
 /* The steps first to first + n - 1 once more, at the end. */
-static void repeat(struct compiler *c, uint32_t first, uint32_t n)
+static void repeat_steps(struct compiler *c, uint32_t first, uint32_t n)
 {
     uint32_t by = c->r->n - first;
     for (uint32_t i = first; i < first + n && !c->error; i++) {
         struct re_step s = c->r->steps[i];
         bool leads = s.op == OP_SPLIT || s.op == OP_JUMP;
-        uint32_t at = emit(c, s.op, s.a + (leads ? by : 0), s.b + (leads ? by : 0));
+        uint32_t at = emit_step(c, s.op, s.a + (leads ? by : 0), s.b + (leads ? by : 0));
         if (!c->error)
             c->r->steps[at] =
                 (struct re_step){s.op, c->r->steps[at].a, c->r->steps[at].b, s.negated, s.wide};
     }
 }
 
-static void split(struct compiler *c, uint32_t at, uint32_t into, uint32_t past, bool lazy)
+static void emit_split(struct compiler *c, uint32_t at, uint32_t into, uint32_t past, bool lazy)
 {
     if (c->error)
         return;
@@ -421,7 +423,8 @@ static void split(struct compiler *c, uint32_t at, uint32_t into, uint32_t past,
 }
 
 /* The steps from `first` on, between low and high times. */
-static void multiply(struct compiler *c, uint32_t first, uint32_t low, uint32_t high, bool lazy)
+static void multiply_steps(struct compiler *c, uint32_t first, uint32_t low, uint32_t high,
+                           bool lazy)
 {
     struct regexp *r = c->r;
     uint32_t n = r->n - first, last = first;
@@ -431,28 +434,28 @@ static void multiply(struct compiler *c, uint32_t first, uint32_t low, uint32_t 
         return;
     for (uint32_t i = 1; i < low && !c->error; i++) {
         last = r->n;
-        repeat(c, first, n);
+        repeat_steps(c, first, n);
     }
     if (low > 0 && high == UINT32_MAX) { /* back to the last one */
-        uint32_t at = emit(c, OP_SPLIT, 0, 0);
-        split(c, at, last, r->n, lazy);
+        uint32_t at = emit_step(c, OP_SPLIT, 0, 0);
+        emit_split(c, at, last, r->n, lazy);
         return;
     }
     uint32_t begin = low ? r->n : first;
     if (low == 0)
-        insert(c, first);
+        insert_step(c, first);
     if (high == UINT32_MAX) {
-        (void)emit(c, OP_JUMP, first, 0);
-        split(c, first, first + 1, r->n, lazy);
+        (void)emit_step(c, OP_JUMP, first, 0);
+        emit_split(c, first, first + 1, r->n, lazy);
         return;
     }
     uint32_t block = low ? first : first + 1;
     for (uint32_t i = low ? low : 1; i < high && !c->error; i++) {
-        (void)emit(c, OP_SPLIT, 0, 0);
-        repeat(c, block, n);
+        (void)emit_step(c, OP_SPLIT, 0, 0);
+        repeat_steps(c, block, n);
     }
     for (uint32_t at = begin; at < r->n && !c->error; at += n + 1)
-        split(c, at, at + 1, r->n, lazy);
+        emit_split(c, at, at + 1, r->n, lazy);
 }
 
 /* ^ $ \A \Z \b \B \m \M: between two letters */
@@ -466,22 +469,22 @@ static void compile_repeated(struct compiler *c)
     uint32_t first = c->r->n, low, high;
     bool group = *c->p == '(';
     if (*c->p == '{' && c->end - c->p > 1 && c->p[1] >= '0' && c->p[1] <= '9')
-        wrong(c, -EINVAL, "there is nothing to repeat");
+        refuse_pattern(c, -EINVAL, "there is nothing to repeat");
     else
         compile_atom(c);
     bool place = !c->error && !group && c->r->n > first && is_place(c->r->steps[first].op);
-    if (!c->error && !place && repetition(c, &low, &high)) {
+    if (!c->error && !place && read_repetition(c, &low, &high)) {
         bool lazy = c->p < c->end && *c->p == '?';
         c->p += lazy;
-        multiply(c, first, low, high, lazy);
+        multiply_steps(c, first, low, high, lazy);
     } else if (!place) {
         return;
     }
     const char *at = c->p;
-    if (c->error || !repetition(c, &low, &high))
+    if (c->error || !read_repetition(c, &low, &high))
         return;
     c->p = at; /* a{2}{3}, ^* */
-    wrong(c, -EINVAL, "there is nothing to repeat");
+    refuse_pattern(c, -EINVAL, "there is nothing to repeat");
 }
 
 /* a|b|c: split to a or the rest; each but the last ends with a jump to the end. */
@@ -495,9 +498,9 @@ static void compile_either(struct compiler *c)
         if (c->error || c->p == c->end || *c->p == ')')
             break;
         c->p++;
-        insert(c, first);
-        jumps = emit(c, OP_JUMP, jumps, 0);
-        split(c, first, first + 1, c->r->n, false);
+        insert_step(c, first);
+        jumps = emit_step(c, OP_JUMP, jumps, 0);
+        emit_split(c, first, first + 1, c->r->n, false);
     }
     while (jumps != UINT32_MAX && !c->error) {
         uint32_t before = c->r->steps[jumps].a;
@@ -543,7 +546,7 @@ static void read_options(struct compiler *c, uint32_t *flags)
         if (*f == 'i' || *f == 'c')
             *flags = *f == 'i' ? *flags | REGEXP_FOLD : *flags & ~(uint32_t)REGEXP_FOLD;
         else if (*f == 'w')
-            wrong(c, -EINVAL, "the options are (?i), (?c), (?n), (?m) and (?s)");
+            refuse_pattern(c, -EINVAL, "the options are (?i), (?c), (?n), (?m) and (?s)");
         else
             *flags = *f == 's' ? *flags & ~(uint32_t)REGEXP_LINES : *flags | REGEXP_LINES;
     }
@@ -555,7 +558,8 @@ static void compile_letters(struct compiler *c)
 {
     while (!c->error && c->p < c->end) {
         uint32_t letter = unicode_next(&c->p, c->end);
-        (void)emit(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter, 0);
+        (void)emit_step(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter,
+                        0);
     }
 }
 
@@ -568,15 +572,15 @@ int regexp_new(struct arena *mem, const char *pattern, size_t size, uint32_t fla
         return err_set(-ENOMEM, "no memory for a regular expression");
     read_options(&c, &flags);
     r->flags = flags;
-    (void)emit(&c, OP_SAVE, 0, 0);
+    (void)emit_step(&c, OP_SAVE, 0, 0);
     if (flags & REGEXP_PLAIN)
         compile_letters(&c);
     else
         compile_either(&c);
     if (!c.error && c.p < c.end)
-        wrong(&c, -EINVAL, "there is a ) without its (");
-    (void)emit(&c, OP_SAVE, 1, 0);
-    (void)emit(&c, OP_MATCH, 0, 0);
+        refuse_pattern(&c, -EINVAL, "there is a ) without its (");
+    (void)emit_step(&c, OP_SAVE, 1, 0);
+    (void)emit_step(&c, OP_MATCH, 0, 0);
     if (c.error)
         return c.error;
     const struct re_step *first = &r->steps[1];

@@ -55,7 +55,7 @@ struct line {
     bool wrong;
 };
 
-static bool take(struct line *l, char c)
+static bool take_char(struct line *l, char c)
 {
     bool is = l->p < l->end && *l->p == c;
     l->p += is;
@@ -74,21 +74,21 @@ static int32_t read_number(struct line *l)
 static void pass_name(struct line *l)
 {
     const char *begin = l->p;
-    bool quoted = take(l, '<');
+    bool quoted = take_char(l, '<');
     while (l->p < l->end && (quoted ? *l->p != '>' : (*l->p | 32) >= 'a' && (*l->p | 32) <= 'z'))
         l->p++;
-    l->wrong = l->wrong || (quoted && !take(l, '>')) || l->p == begin;
+    l->wrong = l->wrong || (quoted && !take_char(l, '>')) || l->p == begin;
 }
 
 /* [+-]hh[:mm[:ss]], at most a week of hours */
 static int32_t read_seconds(struct line *l)
 {
-    bool minus = take(l, '-');
+    bool minus = take_char(l, '-');
     if (!minus)
-        (void)take(l, '+');
+        (void)take_char(l, '+');
     int32_t s = read_number(l) * 3600;
-    s += take(l, ':') ? read_number(l) * 60 : 0;
-    s += take(l, ':') ? read_number(l) : 0;
+    s += take_char(l, ':') ? read_number(l) * 60 : 0;
+    s += take_char(l, ':') ? read_number(l) : 0;
     l->wrong = l->wrong || s > 168 * 3600;
     return minus ? -s : s;
 }
@@ -96,21 +96,21 @@ static int32_t read_seconds(struct line *l)
 static struct change read_change(struct line *l)
 {
     struct change c = {.kind = '0', .second = 7200};
-    l->wrong = l->wrong || !take(l, ',');
-    if (take(l, 'M')) {
+    l->wrong = l->wrong || !take_char(l, ',');
+    if (take_char(l, 'M')) {
         c.kind = 'M';
         c.month = read_number(l);
-        l->wrong = l->wrong || !take(l, '.');
+        l->wrong = l->wrong || !take_char(l, '.');
         c.week = read_number(l);
-        l->wrong = l->wrong || !take(l, '.');
+        l->wrong = l->wrong || !take_char(l, '.');
         c.day = read_number(l);
         l->wrong = l->wrong || c.month < 1 || c.month > 12 || c.week < 1 || c.week > 5 || c.day > 6;
     } else {
-        c.kind = take(l, 'J') ? 'J' : '0';
+        c.kind = take_char(l, 'J') ? 'J' : '0';
         c.day = read_number(l);
         l->wrong = l->wrong || c.day > 365 || (c.kind == 'J' && c.day < 1);
     }
-    c.second = take(l, '/') ? read_seconds(l) : c.second;
+    c.second = take_char(l, '/') ? read_seconds(l) : c.second;
     return c;
 }
 

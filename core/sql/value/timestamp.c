@@ -308,13 +308,13 @@ struct reader {
     const char *p, *end;
 };
 
-static void blanks(struct reader *r)
+static void skip_blanks(struct reader *r)
 {
     while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\n'))
         r->p++;
 }
 
-static bool digits(struct reader *r, uint32_t most, int64_t *ret)
+static bool read_digits(struct reader *r, uint32_t most, int64_t *ret)
 {
     int64_t v = 0;
     uint32_t n = 0;
@@ -324,7 +324,7 @@ static bool digits(struct reader *r, uint32_t most, int64_t *ret)
     return n > 0;
 }
 
-static bool take(struct reader *r, char c)
+static bool take_char(struct reader *r, char c)
 {
     if (r->p >= r->end || *r->p != c)
         return false;
@@ -333,10 +333,10 @@ static bool take(struct reader *r, char c)
 }
 
 /* ".123" as ns; more than nine digits are cut. */
-static int64_t fraction(struct reader *r)
+static int64_t read_fraction(struct reader *r)
 {
     int64_t ns = 0, scale = NS / 10;
-    if (!take(r, '.'))
+    if (!take_char(r, '.'))
         return 0;
     for (; r->p < r->end && *r->p >= '0' && *r->p <= '9'; r->p++, scale /= 10)
         ns += (*r->p - '0') * scale;
@@ -346,29 +346,29 @@ static int64_t fraction(struct reader *r)
 static bool clock_text(struct reader *r, int64_t *ret)
 {
     int64_t h, m = 0, s = 0;
-    if (!digits(r, 6, &h) || !take(r, ':') || !digits(r, 2, &m) || m > 59)
+    if (!read_digits(r, 6, &h) || !take_char(r, ':') || !read_digits(r, 2, &m) || m > 59)
         return false;
-    if (take(r, ':') && (!digits(r, 2, &s) || s > 60))
+    if (take_char(r, ':') && (!read_digits(r, 2, &s) || s > 60))
         return false;
-    *ret = (h * 3600 + m * 60 + s) * NS + fraction(r);
+    *ret = (h * 3600 + m * 60 + s) * NS + read_fraction(r);
     return true;
 }
 
-static bool zone(struct reader *r, int64_t *ns)
+static bool read_zone(struct reader *r, int64_t *ns)
 {
     int64_t h = 0, m = 0;
-    blanks(r);
-    if (take(r, 'Z') || take(r, 'z') || r->p == r->end)
+    skip_blanks(r);
+    if (take_char(r, 'Z') || take_char(r, 'z') || r->p == r->end)
         return true;
     if (r->end - r->p == 3 && strncasecmp(r->p, "utc", 3) == 0) {
         r->p += 3;
         return true;
     }
     int sign = *r->p == '-' ? -1 : 1;
-    if ((!take(r, '+') && !take(r, '-')) || !digits(r, 2, &h))
+    if ((!take_char(r, '+') && !take_char(r, '-')) || !read_digits(r, 2, &h))
         return false;
-    if (take(r, ':') || r->p < r->end)
-        if (!digits(r, 2, &m))
+    if (take_char(r, ':') || r->p < r->end)
+        if (!read_digits(r, 2, &m))
             return false;
     if (h > 15 || m > 59) /* as PostgreSQL: no place is further from Greenwich */
         return false;
@@ -381,10 +381,10 @@ static bool date_text(struct reader *r, int64_t *ret_days)
 {
     int64_t year, month, day;
     struct reader ahead = *r;
-    bool joined = digits(&ahead, 8, &year) && ahead.p - r->p == 8;
-    if (!digits(r, 4, &year) || (!joined && !take(r, '-')) || !digits(r, 2, &month) ||
-        (!joined && !take(r, '-')) || !digits(r, 2, &day) || month < 1 || month > 12 || day < 1 ||
-        day > 31 || year < 1678 || year > 2261)
+    bool joined = read_digits(&ahead, 8, &year) && ahead.p - r->p == 8;
+    if (!read_digits(r, 4, &year) || (!joined && !take_char(r, '-')) ||
+        !read_digits(r, 2, &month) || (!joined && !take_char(r, '-')) || !read_digits(r, 2, &day) ||
+        month < 1 || month > 12 || day < 1 || day > 31 || year < 1678 || year > 2261)
         return false;
     *ret_days = days_from_civil((struct civil){year, (uint32_t)month, (uint32_t)day});
     return civil_from_days(*ret_days).day == (uint32_t)day;
@@ -394,21 +394,21 @@ static int parse_moment(const char *text, size_t size, int64_t *ret_day, int64_t
 {
     struct reader r = {text, text + size};
     int64_t days = 0, of_day = 0;
-    blanks(&r);
+    skip_blanks(&r);
     if (size == 5 && strncasecmp(text, "epoch", 5) == 0)
         r.p = r.end;
     else if (!date_text(&r, &days))
         return -EINVAL;
-    if (r.p < r.end && (take(&r, 'T') || take(&r, 't') || take(&r, ' '))) {
-        blanks(&r);
+    if (r.p < r.end && (take_char(&r, 'T') || take_char(&r, 't') || take_char(&r, ' '))) {
+        skip_blanks(&r);
         if (r.p < r.end && (!clock_text(&r, &of_day) || of_day > DAY_S * NS))
             return -EINVAL;
     }
     *ret_day = days * DAY_S * NS;
     int64_t ns = *ret_day + of_day;
-    if (!zone(&r, &ns))
+    if (!read_zone(&r, &ns))
         return -EINVAL;
-    blanks(&r);
+    skip_blanks(&r);
     if (r.p != r.end)
         return -EINVAL;
     *ret = ns;

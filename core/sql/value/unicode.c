@@ -27,7 +27,7 @@ uint32_t unicode_put(uint32_t letter, char out[UNICODE_BYTES])
     return more + 1;
 }
 
-static uint32_t changed(uint32_t letter, const struct case_range *ranges, size_t n)
+static uint32_t change_letter(uint32_t letter, const struct case_range *ranges, size_t n)
 {
     size_t low = 0, high = n; /* the last range that begins at or before the letter is below high */
     while (low < high) {
@@ -46,14 +46,14 @@ uint32_t unicode_lower(uint32_t letter)
 {
     if (letter < 0x80)
         return letter >= 'A' && letter <= 'Z' ? letter + 32 : letter;
-    return changed(letter, to_lower, sizeof(to_lower) / sizeof(*to_lower));
+    return change_letter(letter, to_lower, sizeof(to_lower) / sizeof(*to_lower));
 }
 
 uint32_t unicode_upper(uint32_t letter)
 {
     if (letter < 0x80)
         return letter >= 'a' && letter <= 'z' ? letter - 32 : letter;
-    return changed(letter, to_upper, sizeof(to_upper) / sizeof(*to_upper));
+    return change_letter(letter, to_upper, sizeof(to_upper) / sizeof(*to_upper));
 }
 
 bool unicode_is_letter(uint32_t letter)
