@@ -10,9 +10,8 @@
 #include <errno.h>
 
 #include "dist/collective.h"
-#include "module_calls/backward.h"
 #include "module_calls/model_reader.h"
-#include "module_calls/module_call.h"
+#include "module_calls/module_calls.h"
 #include "module_registry/module_names.h"
 #include "profiler/profile_run.h"
 #include "python/dict_version.h"
@@ -20,10 +19,8 @@
 #include "python/tensor_storage.h"
 #include "steps/dataloader.h"
 #include "steps/loop_table.h"
-#include "steps/optimizer_step.h"
-#include "steps/program_calls.h"
 #include "steps/recent_calls.h"
-#include "steps/step_timing.h"
+#include "steps/step.h"
 #include "variables/loss.h"
 #include "variables/variables.h"
 
@@ -130,7 +127,7 @@ static const struct step_listener listeners[] = {
     {.look = memory_find},
     {.look = device_find, .ended = device_ended},
     {.settings = call_settings},
-    {.optimized = turns_optimized},
+    {.optimized = safe_point_optimized},
     {.ended = ddp_ended},
     {.ended = loop_ended},
     {.begun = capture_step},
@@ -205,7 +202,7 @@ int install_do(void *ret_why)
         const struct probing_host *h = torch_state.host;
         hooked = 0;
         module_calls.backwards = 0;
-        module_calls.backward_told = backward_find();
+        module_calls.has_backward = backward_find();
         trace_reset();
         coordinates_begin(h->extension(h, PROBING_PYTHON_COORDINATES_1));
         capture_begin();

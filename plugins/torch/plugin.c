@@ -12,14 +12,14 @@
 #include "dist/collective.h"
 #include "install.h"
 #include "memory/tensor_look.h"
-#include "module_calls/module_tables.h"
+#include "module_calls/module_calls.h"
 #include "plugin_files.h"
 #include "profiler/profile_run.h"
 #include "settings.h"
 #include "steps/dataloader.h"
 #include "steps/loop_table.h"
 #include "steps/recent_calls.h"
-#include "steps/step_timing.h"
+#include "steps/step.h"
 #include "variables/variable_rows.h"
 
 #define GIL_WAIT_NS (5 * PROBING_NS_PER_S) /* below the core's own limit, plugin_timeout */

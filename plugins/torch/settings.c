@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "dist/collective.h"
-#include "module_calls/backward.h"
+#include "module_calls/module_calls.h"
 #include "variables/exprs.h"
 
 #define EVERY_MAX 1000000
@@ -347,9 +347,9 @@ int settings_configure(const char *name, const char *value)
     next = old;
     int rc =
         strcmp(name, "profiling") == 0 ? set_profiling(&next, value) : set_one(&next, name, value);
-    if (rc == 0 && begun && next.backward && !module_calls.backward_told &&
+    if (rc == 0 && begun && next.backward && !module_calls.has_backward &&
         strcmp(name, "backward") == 0) /* in a line for all torches the log says it */
-        rc = probing_failf(torch_state.host, -ENOTSUP, "%s", BACKWARD_UNTOLD);
+        rc = probing_failf(torch_state.host, -ENOTSUP, "%s", BACKWARD_WITHOUT_ORDER);
     if (rc < 0)
         return rc;
     settings_hand(&next);

@@ -8,7 +8,7 @@
  * torch measures ten iterations, and then one in a hundred.
  */
 #include "dist/collective.h"
-#include "module_calls/backward.h"
+#include "module_calls/module_calls.h"
 #include "module_registry/module_names.h"
 #include "python/pyobject.h"
 

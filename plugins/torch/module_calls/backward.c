@@ -30,7 +30,7 @@
  * of a backward, so the first node has a hook for as long as the backward runs.  On a GPU the
  * backward runs on another thread and the CPU does not wait in it, so nothing is done there.
  */
-#include "module_calls/backward.h"
+#include "module_calls/module_calls.h"
 
 #include <stdlib.h>
 

@@ -15,7 +15,7 @@
 #include "module_calls/model_reader.h"
 #include "lib/proc/task.h"
 #include "lib/proc/thread_clock.h"
-#include "module_calls/backward.h"
+#include "module_calls/module_calls.h"
 #include "module_registry/module_names.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
@@ -87,7 +87,7 @@ void safe_point_reached(const struct thread *t, bool stepped)
     atomic_store_explicit(&safe_point_pending, w, memory_order_release);
 }
 
-void turns_optimized(struct thread *t, uint64_t end_ns)
+void safe_point_optimized(struct thread *t, uint64_t end_ns)
 {
     if (!safe_point_wanted())
         return;
@@ -100,7 +100,7 @@ void turns_optimized(struct thread *t, uint64_t end_ns)
 static int find_models(void *arg)
 {
     struct safe_point_read *w = arg;
-    uint64_t serials[TURNS_MAX];
+    uint64_t serials[SAFE_POINT_MODELS];
     if (!torch_on())
         return 0;
     PyObject *interval =
@@ -111,7 +111,7 @@ static int find_models(void *arg)
     w->quiet_ns = QUIET_NS;
     if (seconds * 1e9 * INTERVALS > (double)QUIET_NS)
         w->quiet_ns = seconds < 1 ? (uint64_t)(seconds * 1e9 * INTERVALS) : UINT64_MAX;
-    w->n = names_roots(w->roots, serials, TURNS_MAX);
+    w->n = names_roots(w->roots, serials, SAFE_POINT_MODELS);
     for (uint32_t i = 0; i < w->n; i++)
         w->all[i] =
             (struct safe_point_model){.serial = serials[i], .tid = names_find(w->roots[i])->tid};

@@ -10,7 +10,7 @@
 
 #include <probing/ext/draft/python.h>
 
-#define TURNS_MAX 1024u /* models at a time */
+#define SAFE_POINT_MODELS 1024u /* models at a time */
 
 struct safe_point_read {
     /* With the GIL.  own: gradients may be asked for; else the model's thread did not come by. */
@@ -20,13 +20,14 @@ struct safe_point_read {
     uint64_t begin_ns, quiet_ns;
     uint32_t n;
     _Atomic uint32_t left;
-    PyObject *roots[TURNS_MAX]; /* addresses; with the serials, valid while names_find() agrees */
+    PyObject *
+        roots[SAFE_POINT_MODELS]; /* addresses; with the serials, valid while names_find() agrees */
     struct safe_point_model {
         uint64_t serial, cpu_ns, since_ns;
         int64_t tid; /* of the thread that called it last; 0: none has */
         _Atomic bool done;
         bool quiet;
-    } all[TURNS_MAX];
+    } all[SAFE_POINT_MODELS];
 };
 
 /* Have `read` called for each model.  0 or -errno.                                    [worker] */
@@ -34,7 +35,7 @@ int safe_point_read_all(struct safe_point_read *w, const struct probing_python_g
 /* With the GIL: this thread's optimizer has stepped, or it is about to call a model. */
 void safe_point_reached(const struct thread *t, bool stepped);
 /* An optimizer has done its work at end_ns. */
-void turns_optimized(struct thread *t, uint64_t end_ns);
+void safe_point_optimized(struct thread *t, uint64_t end_ns);
 
 extern _Atomic(struct safe_point_read *) safe_point_pending; /* taken out by whoever works on it */
 

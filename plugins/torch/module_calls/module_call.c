@@ -10,11 +10,9 @@
  * Most calls are those of a known module inside of another one's, with nothing to do but the two
  * readings and the row: they go a short way of their own, call_known(), all others call_any().
  */
-#include "module_calls/module_call.h"
+#include "module_calls/module_calls.h"
 
-#include "module_calls/backward.h"
 #include "module_calls/model_reader.h"
-#include "module_calls/nonfinite.h"
 #include "module_registry/module_names.h"
 #include "python/pyobject.h"
 #include "steps/call_thread.h"
@@ -54,9 +52,9 @@ struct call {
 
 void call_settings(struct settings *set)
 {
-    if (set->backward && !module_calls.backward_told) {
+    if (set->backward && !module_calls.has_backward) {
         set->backward = false;
-        torch_state.host->log(torch_state.host, PROBING_WARN, BACKWARD_UNTOLD);
+        torch_state.host->log(torch_state.host, PROBING_WARN, BACKWARD_WITHOUT_ORDER);
     }
     module_calls.short_way = !(set->backward || set->memory || set->device_times || set->nan);
 }
@@ -129,7 +127,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     step_take_settings();
     t->recording = steps.sampled && torch_state.host->wanted(steps.trace);
     t->recomputes =
-        t->backward_depth || (module_calls.backward_told && backward_inside(t)); /* else unknown */
+        t->backward_depth || (module_calls.has_backward && backward_inside(t)); /* else unknown */
     t->micro = PROBING_NULL_I64;
     t->top = NULL;
     t->walk = NO_WALK;
@@ -341,7 +339,7 @@ static void leave_call(struct thread *t, const struct call *c, PyObject *const *
         expect_backward(t, c, args[0], result);
     if (steps.set.nan && c->wanted && result) {
         uint64_t begin_ns = torch_state.now();
-        variables_watch(c->known.name, args, n, result);
+        nonfinite_watch(c->known.name, args, n, result);
         t->walks_ns += torch_state.now() - begin_ns;
     }
     if (c->top && variables.known && result && n > 0) {
@@ -480,7 +478,7 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
         module_calls.backwards--;
         (void)step_phase(t, before, end_ns);
         if (steps.set.nan && result && t->backward_depth == 0 && steps.sampled) {
-            variables_watch_gradients();
+            nonfinite_watch_gradients();
             t->walks_ns += torch_state.now() - end_ns;
         }
         if (steps.stepper == STEPPER_BACKWARD && t->backward_depth == 0 && safe_point_wanted()) {

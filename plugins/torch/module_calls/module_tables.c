@@ -8,14 +8,13 @@
  * Trees are read from modules' own dicts, numbers of tensors from their memory: nothing of the
  * program's runs, no operation of torch does, and no device is waited for.
  */
-#include "module_calls/module_tables.h"
+#include "module_calls/module_calls.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "lib/array.h"
-#include "module_calls/backward.h"
 #include "module_calls/model_reader.h"
 #include "module_registry/module_names.h"
 #include "python/pyobject.h"
@@ -308,7 +307,7 @@ static int list_all(struct listing *l, const struct probing_python_gil_1 *gil)
     l->turns.read = read_root;
     l->turns.arg = l;
     int rc = safe_point_read_all(&l->turns, gil);
-    l->whole = l->whole && l->turns.n < TURNS_MAX;
+    l->whole = l->whole && l->turns.n < SAFE_POINT_MODELS;
     while (l->gradients && l->at < l->n && rc == 0)
         rc = gil->call(read_gradients, l, GIL_WAIT_NS);
     return rc;

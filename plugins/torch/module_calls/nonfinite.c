@@ -9,12 +9,11 @@
  * Gradients become bad from the loss on: of the modules that were called, the last one that has a
  * bad one is where it began, or something between it and the ones after it.
  */
-#include "module_calls/nonfinite.h"
+#include "module_calls/module_calls.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "module_calls/backward.h"
 #include "module_registry/registry.h"
 #include "python/pyobject.h"
 #include "python/tensor.h"
@@ -112,7 +111,7 @@ static bool is_told(void)
     return told_life == torch_state.life && told_step == steps.step + 1;
 }
 
-void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result)
+void nonfinite_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result)
 {
     PyObject *guard;
     if (is_told())
@@ -169,7 +168,7 @@ static bool tell_gradient(PyObject *module, uint64_t name, bool last, bool *ret_
     return found;
 }
 
-void variables_watch_gradients(void)
+void nonfinite_watch_gradients(void)
 {
     PyObject *guard;
     bool any = false, found = false;

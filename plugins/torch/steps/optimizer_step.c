@@ -15,7 +15,7 @@
  * A wrapper that is an optimizer itself and holds the one that works (accelerate's) has step()
  * called for each accumulated batch, and passes it on for the last: only then it is a step.
  */
-#include "steps/optimizer_step.h"
+#include "steps/step.h"
 
 #include "python/pyobject.h"
 #include "steps/call_thread.h"

@@ -5,7 +5,7 @@
  *
  * Threads: any that holds the GIL.
  */
-#include "steps/program_calls.h"
+#include "steps/step.h"
 
 #include "steps/call_thread.h"
 

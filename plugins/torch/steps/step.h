@@ -7,7 +7,7 @@
 #ifndef TORCH_STEPS_STEP_H
 #define TORCH_STEPS_STEP_H
 
-#include "python/python_api.h"
+#include "python/hook.h"
 #include "steps/next_settings.h"
 #include "steps/trace_row.h"
 
@@ -129,5 +129,27 @@ static inline void step_loop_phase(enum phase phase, uint64_t now_ns)
     __atomic_store_n(&steps.loop.phase, phase, __ATOMIC_RELAXED);
     __atomic_store_n(&steps.loop.since_ns, now_ns, __ATOMIC_RELEASE);
 }
+
+/* ---- optimizer_step.c ---- */
+
+/* Hooks of Optimizer._optimizer_step_code(), Optimizer.add_param_group() and GradScaler.step() */
+PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *step_group(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+/* Hook step() of an optimizer that is there, and of its class. */
+void step_wrap(PyObject *optimizer);
+/* Likewise of the classes derived from this one. */
+void step_wrap_classes(PyObject *class);
+
+/* ---- step_timing.c ---- */
+
+extern const struct probing_table_desc timing_table;
+/* A step ends on this thread: its row. */
+void timing_add(const struct thread *t, uint64_t end_ns);
+
+/* ---- program_calls.c ---- */
+
+/* sys._probing_step and _role, which the package calls when they are there; false: away again. */
+void program_calls_offer(bool offer);
 
 #endif

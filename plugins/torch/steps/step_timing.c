@@ -4,7 +4,7 @@
  *
  * Threads: any that holds the GIL.
  */
-#include "steps/step_timing.h"
+#include "steps/step.h"
 
 #include "python/pyobject.h"
 
