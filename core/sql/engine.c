@@ -302,8 +302,8 @@ static bool is_plain(const struct sql *s, const struct statement *st)
                   (asks_no_rows(x) || !sql_next_view(s, f->names[1], f->names[0], NULL)));
 }
 
-/* Where its rows come from, if none of its operators makes more rows of one, or needs more than
- * one look at each; else NULL. */
+/* Give the scan below, if each operator on the way makes at most one row of one and looks at it
+ * once; else NULL. */
 static struct op *only_scan(struct op *op)
 {
     static const char *const simple[] = {"filter", "project", "aggregate",

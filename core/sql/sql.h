@@ -126,7 +126,7 @@ struct sql_rows; /* up to 2,048 rows of the answer */
 uint32_t sql_rows_count(const struct sql_rows *r);
 void sql_rows_value(const struct sql_rows *r, uint32_t row, uint32_t column, struct sql_value *ret);
 
-/* Where an answer goes.  A negative return stops the query and is what sql_run() gives. */
+/* The receiver of an answer.  A negative return stops the query and is what sql_run() gives. */
 struct sql_sink {
     void *arg;
     int (*columns)(void *arg, const struct sql_column *columns, uint32_t n);
@@ -182,8 +182,8 @@ struct sql_report {
     int64_t next_ts, bucket_ns;
     uint64_t late;          /* of a run with `late` */
     const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
-    /* Where the answer has no rows, or counts none, because what it reads has none: which table,
-     * and why that is; "": that is not so. */
+    /* The table without rows that leaves the answer without any, or with a count of none, and why
+     * it has none; "": no table does. */
     char empty[SQL_EMPTY_BYTES];
 };
 

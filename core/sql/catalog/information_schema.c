@@ -174,7 +174,7 @@ static struct table **all_tables(struct query *q, uint32_t *ret_n)
     return list;
 }
 
-/* Where a statement is only looked at, views are not: one of them may be over these tables. */
+/* A dry run, which only learns columns, sees no views: one of them may be over these tables. */
 static const struct view *first_view(struct query *q)
 {
     return q->dry ? NULL : atomic_load_explicit(&q->s->views, memory_order_acquire);

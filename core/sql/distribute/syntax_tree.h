@@ -22,7 +22,7 @@ void tree_walk_select(struct tree_visit *v, struct select *s);
 void tree_walk_node(struct tree_visit *v, const struct node *n);
 void tree_walk_from(struct tree_visit *v, struct from *f);
 
-/* Where nodes live.  failed: there was no memory for one, so what was made is not to be used. */
+/* The memory of nodes.  failed: there was none for one of them, so the tree must not be used. */
 struct tree_memory {
     struct arena arena;
     bool failed;

@@ -209,7 +209,7 @@ static bool take_head(struct text t, uint32_t *at, struct side *ret)
            s.n <= 2 * BIN_MOST && (int64_t)s.first + s.n <= BIN_MOST;
 }
 
-/* Where it has no counts they are only added up. */
+/* A side without counts only has them added up. */
 static bool take_side(struct text t, uint32_t *at, struct side *s, uint64_t *total)
 {
     for (uint32_t b = 0; b < s->n; b++) {

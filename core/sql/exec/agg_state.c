@@ -90,7 +90,7 @@ static bool is_possible(__int128 sum, int64_t n)
     return sum <= most && sum >= -most;
 }
 
-/* Where it is one of this layout, *ret has what it says; but for a sketch's own bytes. */
+/* True if it is a state of this layout: *ret has what it says, but for a sketch's own bytes. */
 static bool is_state(enum layout layout, struct text t, struct state *ret,
                      struct moments *ret_moments)
 {

@@ -39,7 +39,7 @@ struct join {
     struct vec **left_words, **right_words;
     struct vec *gathered; /* of the right side, as many as `rows` has columns */
     bool ready, have_left;
-    /* Where the left batch stands. */
+    /* The place in the left batch. */
     uint32_t *numbers; /* key of each left row */
     uint32_t left_at, pair_at;
     uint16_t *left_rows;

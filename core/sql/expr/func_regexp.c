@@ -140,7 +140,7 @@ KERNEL(match)
     return rc;
 }
 
-/* Where to look on behind a match: an empty one must not be found again. */
+/* Give the place to look on from behind a match: an empty one must not be found again. */
 static uint32_t behind_match(struct text t, const uint32_t *slots)
 {
     uint32_t at = slots[1];
@@ -151,7 +151,7 @@ static uint32_t behind_match(struct text t, const uint32_t *slots)
     return at;
 }
 
-/* Where the letter numbered `first`, from 1, begins; UINT32_MAX: behind the end. */
+/* Give the place of the letter numbered `first`, from 1; UINT32_MAX: behind the end. */
 static uint32_t place_of(struct text t, int64_t first)
 {
     uint32_t at = 0;

@@ -352,7 +352,7 @@ static void add_slice(struct arrow_column *c, const struct slice *s)
 
 /* ---- batches ---- */
 
-/* Where the parts will lie in the body, in the order in which send_body() sends them. */
+/* Place the parts in the body, in the order in which send_body() sends them. */
 static int64_t place_parts(struct arrow_stream *a, size_t nodes, size_t list)
 {
     struct buf *b = &a->meta;

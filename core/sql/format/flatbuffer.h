@@ -22,7 +22,7 @@ void flat_add_utf8(struct buf *b, const char *text, size_t size);
 
 /* A table of n fields (16 at most), those of `absent` (bits) not there.  Gives where it is. */
 size_t flat_table(struct buf *b, uint32_t n, uint32_t absent);
-/* Where field i of the table at `at` is. */
+/* Give the place of field i of the table at `at`. */
 static inline size_t flat_field(size_t at, uint32_t i)
 {
     return at + 8 + 8 * i;

@@ -43,7 +43,7 @@ const struct expr *sql_find_bucket(const struct op *input, struct expr *const *k
     return NULL;
 }
 
-/* Where the bucket begins that holds a moment. */
+/* Give the beginning of the bucket that holds a moment. */
 static int bucket_of(struct query *q, const struct expr *bucket, int64_t moment, int64_t *ret)
 {
     struct sql_value v = {.type = SQL_TIMESTAMP, .integer = moment};
