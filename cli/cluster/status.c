@@ -24,8 +24,6 @@
 #include "cli/terminal/interrupt.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
-#include "sdk/lib/arena.h"
-#include "sdk/lib/json.h"
 
 #define WORDS_MAX 64
 #define WHO_BYTES ((size_t)1 << 20)
@@ -213,20 +211,6 @@ static void set_clock(uint32_t host, struct rank *r, uint32_t n)
     }
 }
 
-static int read_line(const char *line, size_t size, const char *host, struct rank *ret)
-{
-    struct arena a;
-    struct json *o = NULL;
-    struct json_error bad;
-
-    arena_init(&a, 1u << 20);
-    int rc = json_read(&a, line, size, &o, &bad) == 0 && o->type == JSON_OBJECT ? rank_read(o, ret)
-                                                                                : -EBADMSG;
-    arena_done(&a);
-    (void)snprintf(ret->host, sizeof(ret->host), "%s", host);
-    return rc == 0 ? 0 : err_set(rc, "its answer is not one of probing");
-}
-
 /* The lines of one host.  A line that is none makes the host one that could not be asked. */
 static int take_host(void *arg, const char *host, const struct remote_run *run, const char *why)
 {
@@ -240,7 +224,9 @@ static int take_host(void *arg, const char *host, const struct remote_run *run, 
         struct rank *r = ranks_add(ret);
         rc = r == NULL     ? -ENOMEM
              : end == NULL ? err_set(-EBADMSG, "its answer ends in the middle of a line")
-                           : read_line(line, n, host, r);
+                           : rank_read_line(line, n, r);
+        if (r != NULL)
+            (void)snprintf(r->host, sizeof(r->host), "%s", host);
         at += n + 1;
     }
     if (rc < 0 && rc != -EBADMSG)

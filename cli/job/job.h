@@ -94,6 +94,8 @@ void rank_write(const struct rank *r, struct buf *b);
  * the state is none of ours, which a line of `relay --list` has not. */
 struct json;
 int rank_read(const struct json *o, struct rank *ret);
+/* Likewise from a line of `cluster status --json` or `relay --list`. */
+int rank_read_line(const char *line, size_t size, struct rank *ret);
 /* Write the hosts as `no_rank` and `not_reached`, and say them on stderr. */
 void ranks_write_hosts(const struct ranks *hosts, struct buf *b);
 void ranks_say_hosts(const struct ranks *hosts);
@@ -172,8 +174,7 @@ void job_name_of(const char *text, char *ret, size_t size);
 bool job_name_is_marked(char c);
 /* "job:NAME" as a list has it: a '\' before what of the name the list would take for its own. */
 void job_add_target(struct buf *b, const char *name);
-/* A name, and what to write behind "job:" so that the job of that user is meant. */
-void job_add_user(struct buf *b, uint32_t uid);
+/* The name to write behind "job:" so that the job of that user is meant. */
 void job_add_text(struct buf *b, const char *name, uint32_t uid);
 
 /* Processes of other users that say that they are of the job. */

@@ -67,7 +67,7 @@ void job_name_of(const char *text, char *ret, size_t size)
     (void)snprintf(ret, size, "%s", meant.name != NULL ? meant.name : "");
 }
 
-void job_add_user(struct buf *b, uint32_t uid)
+static void add_user(struct buf *b, uint32_t uid)
 {
     const struct passwd *p = getpwuid(uid);
 
@@ -86,7 +86,7 @@ void job_add_text(struct buf *b, const char *name, uint32_t uid)
     if (uid == geteuid() && meant.name == name) /* it ends in no user's name of its own */
         return;
     (void)buf_addc(b, '@');
-    job_add_user(b, uid);
+    add_user(b, uid);
 }
 
 void job_leave_out(struct job_left_out *l, pid_t pid, uint32_t uid)
@@ -122,13 +122,13 @@ void job_say_left_out(const struct job_left_out *l, const struct job_meant *mean
         const struct left_out_user *u = &l->users[i];
         (void)buf_addf(&text, "%s%u process%s of ", i > 0 ? ", " : "", u->processes,
                        u->processes > 1 ? "es" : "");
-        job_add_user(&text, u->uid);
+        add_user(&text, u->uid);
         (void)buf_addf(&text, " (%d%s)", (int)u->first, u->processes > 1 ? " ..." : "");
     }
     if (l->more > 0)
         (void)buf_addf(&text, " and %u of other users", l->more);
     (void)buf_adds(&text, "; only jobs of ");
-    job_add_user(&text, meant->uid);
+    add_user(&text, meant->uid);
     terminal_say(JOB_LEFT_OUT "though %s are meant: job:NAME@USER names another user's",
                  buf_text(&text));
     buf_done(&text);

@@ -14,11 +14,13 @@
 #include "cli/job/job.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"
+#include "sdk/lib/arena.h"
 #include "sdk/lib/array.h"
 #include "sdk/lib/json.h"
 #include "sdk/lib/json_text.h"
 
 #define RANKS_MAX (1u << 20)
+#define LINE_TREE_BYTES ((size_t)1 << 20) /* of a line, taken apart */
 
 static const char *const rank_states[] = {
     [RANK_ENTERED] = "entered",       [RANK_NOT_ENTERED] = "not entered",
@@ -162,6 +164,7 @@ void rank_write(const struct rank *r, struct buf *b)
     json_add_member_text(b, "host", r->host);
     json_add_member_text(b, "job", r->job);
     json_add_member_text(b, "launcher", r->launcher);
+    json_add_member_text(b, "role", r->role);
     json_add_member_int(b, "rank", r->rank, MEMBER_UNKNOWN);
     json_add_member_int(b, "world_size", r->world_size, MEMBER_UNKNOWN);
     json_add_member_int(b, "node_rank", r->node_rank, MEMBER_UNKNOWN);
@@ -217,6 +220,19 @@ int rank_read(const struct json *o, struct rank *ret)
     ret->max_restarts = read_rank_number(o, "max_restarts", INT32_MAX);
     ret->last_ns = read_rank_number(o, "last_ns", INT64_MAX);
     return i < N_RANK_STATES ? 0 : -EBADMSG;
+}
+
+int rank_read_line(const char *line, size_t size, struct rank *ret)
+{
+    struct arena a;
+    struct json *o = NULL;
+    struct json_error bad;
+
+    arena_init(&a, LINE_TREE_BYTES);
+    int rc = json_read(&a, line, size, &o, &bad) == 0 && o->type == JSON_OBJECT ? rank_read(o, ret)
+                                                                                : -EBADMSG;
+    arena_done(&a);
+    return rc == 0 ? 0 : err_set(rc, "its answer is not one of probing");
 }
 
 /* ---- hosts that were asked ---- */

@@ -72,8 +72,7 @@ struct link_member {
     int64_t pid, start_time;
     bool alive; /* its socket answers; else what there is of it is read there */
     bool dead;  /* its process has ended; else it is stopped, or has no core */
-    int64_t rank, node_rank, local_rank; /* LINK_UNKNOWN */
-    char role[32], job[128], host_name[64];
+    char host_name[64];
     bool has_clock;        /* it is known how far */
     int64_t clock_step_ns; /* its clock is from that of its machine */
     char why[LINK_WHY];    /* it cannot be asked; "" */

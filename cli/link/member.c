@@ -51,7 +51,7 @@ void link_members_forget(void)
     members.n = 0;
 }
 
-/* A place in a job, a pid: nothing makes it anything else than a number. */
+/* A pid, a time: nothing makes it anything else than a number. */
 static int64_t read_number(const struct json *o, const char *key, int64_t most)
 {
     int64_t n = json_int(o, key, LINK_UNKNOWN);
@@ -82,13 +82,8 @@ static int fill(const struct json *o, struct link_member *m)
     m->start_time = read_number(o, "start_time", INT64_MAX);
     m->alive = strcmp(json_text(o, "state", ""), "alive") == 0;
     m->dead = strcmp(json_text(o, "state", ""), "dead") == 0;
-    m->rank = read_number(o, "rank", INT32_MAX);
-    m->node_rank = read_number(o, "node_rank", INT32_MAX);
-    m->local_rank = read_number(o, "local_rank", INT32_MAX);
     m->clock_step_ns = json_int(o, "clock_step_ns", 0);
     m->has_clock = m->clock_step_ns == json_int(o, "clock_step_ns", 1); /* it is a number */
-    read_text(o, "role", m->role, sizeof(m->role));
-    read_text(o, "job", m->job, sizeof(m->job));
     read_text(o, "host", m->host_name, sizeof(m->host_name));
     read_text(o, "why", m->why, sizeof(m->why));
     return 0;

@@ -143,7 +143,15 @@ static int add_lost(struct find *f, const struct find_remote *r, int rc, const c
     return 0;
 }
 
-static int add_member(struct find *f, const struct find_remote *r, const struct link_member *one)
+/* Makes a text one line on a terminal, whatever was in it. */
+static void make_plain(char *text)
+{
+    for (; *text != '\0'; text++)
+        *text = (unsigned char)*text < ' ' || *text == 127 ? ' ' : *text;
+}
+
+static int add_member(struct find *f, const struct find_remote *r, const struct link_member *one,
+                      const char *line, size_t size)
 {
     char name[5000];
 
@@ -156,12 +164,10 @@ static int add_member(struct find *f, const struct find_remote *r, const struct 
     int has = find_has(f, &m->target);
     if (has != 0)
         return has < 0 ? has : 0;
+    (void)rank_read_line(line, size, &m->tags); /* its state is the target's */
+    make_plain(m->tags.role);
+    make_plain(m->tags.job);
     (void)snprintf(m->tags.host, sizeof(m->tags.host), "%.255s", r->name.host);
-    (void)snprintf(m->tags.role, sizeof(m->tags.role), "%s", one->role);
-    (void)snprintf(m->tags.job, sizeof(m->tags.job), "%s", one->job);
-    m->tags.rank = one->rank;
-    m->tags.node_rank = one->node_rank;
-    m->tags.local_rank = one->local_rank;
     if (one->why[0] != '\0') {
         m->error = err_set(-EIO, "%s", one->why);
         member_failed(m, MEMBER_NOT_ASKED, m->error);
@@ -184,7 +190,7 @@ static int take_lines(struct find *f, const struct find_remote *r, const struct 
             f->found->n = before;
             return add_lost(f, r, rc, err_text());
         }
-        rc = add_member(f, r, one);
+        rc = add_member(f, r, one, line, (size_t)(end - line));
         if (rc < 0)
             return rc;
         at += (size_t)(end - line) + 1;

@@ -57,26 +57,22 @@ static int print_member(const struct member *m)
     const bool files = t->kind == TARGET_FILES && !t->stopped;
     char pid[24];
     int64_t step;
+    struct rank rank = m->tags;
     struct buf b;
 
+    rank.pid = t->pid > 0 ? t->pid : MEMBER_UNKNOWN;
+    (void)snprintf(rank.why, sizeof(rank.why), "%s", m->error < 0 ? m->result.why : "");
     (void)snprintf(pid, sizeof(pid), "%d", (int)t->pid);
     buf_init(&b, LINE_BYTES);
     (void)buf_addc(&b, '{');
     json_add_member_text(&b, "what", t->pid > 0 && !files ? pid : files ? t->directory : m->name);
     json_add_member_text(&b, "directory", t->kind == TARGET_LIVE ? t->directory : "");
-    json_add_member_int(&b, "pid", t->pid > 0 ? t->pid : MEMBER_UNKNOWN, MEMBER_UNKNOWN);
     json_add_member_int(&b, "start_time",
                         t->start_time > 0 ? (int64_t)t->start_time : (int64_t)MEMBER_UNKNOWN,
                         MEMBER_UNKNOWN);
-    json_add_member_int(&b, "rank", m->tags.rank, MEMBER_UNKNOWN);
-    json_add_member_int(&b, "node_rank", m->tags.node_rank, MEMBER_UNKNOWN);
-    json_add_member_int(&b, "local_rank", m->tags.local_rank, MEMBER_UNKNOWN);
-    json_add_member_text(&b, "role", m->tags.role);
-    json_add_member_text(&b, "job", m->tags.job);
-    json_add_member_text(&b, "host", m->tags.host);
+    rank_write(&rank, &b);
     if (member_clock_step(t, &step) == 0)
         (void)buf_addf(&b, "\"clock_step_ns\": %lld, ", (long long)step);
-    json_add_member_text(&b, "why", m->error < 0 ? m->result.why : "");
     (void)buf_addf(&b, "\"state\": \"%s\"}\n",
                    t->kind == TARGET_LIVE                   ? "alive"
                    : t->kind == TARGET_FILES && !t->stopped ? "dead"
