@@ -64,9 +64,6 @@ struct members_sink {
     /* Shall more of this member be read now?  One that is not read waits, and loses nothing; its
      * time limit stands still meanwhile. */
     bool (*wanted)(void *arg, const struct member *m);
-    /* For how long, in all, nothing was read because who takes the answer did not: nobody's time.
-     * NULL: never. */
-    uint64_t (*stood)(void *arg);
     int (*tick)(void *arg, uint32_t done, uint32_t asked); /* some times a second */
 };
 

@@ -60,8 +60,8 @@ struct relays {
     uint32_t n;
     struct question *questions;
     uint32_t n_questions, room_questions, at_once;
-    uint64_t grace_ns, stood_ns; /* as the sink says */
-    int fatal;                   /* the sink's done() ends all */
+    uint64_t grace_ns, lost_ns; /* lost_ns: asking.lost_ns, as far as it is in deadlines */
+    int fatal;                  /* the sink's done() ends all */
 };
 
 #define NOT_TOLD 1 /* the error of a member whose end has not come */
@@ -533,7 +533,7 @@ int relays_begin(struct asking *a, struct relays **ret)
         rc = make_questions(r);
     *ret = r;
     r->at_once = members_at_once(r->n_questions);
-    r->stood_ns = a->sink->stood != NULL ? a->sink->stood(a->sink->arg) : 0;
+    r->lost_ns = a->lost_ns;
     return rc == 0 ? start_more(r) : rc;
 }
 
@@ -615,16 +615,13 @@ static void turn_question(struct question *q, const struct pollfd *polls)
 
 int relays_turn(struct relays *r, const struct pollfd *polls)
 {
-    const struct members_sink *s = r->a->sink;
-    uint64_t stood = s->stood != NULL ? s->stood(s->arg) : 0;
-
     for (uint32_t i = 0, at = 0; i < r->n_questions; i++)
         if (r->questions[i].state == QUESTION_RUNS) {
-            r->questions[i].deadline_ns += stood - r->stood_ns;
+            r->questions[i].deadline_ns += r->a->lost_ns - r->lost_ns;
             turn_question(&r->questions[i], polls + at);
             at += RUN_POLLS;
         }
-    r->stood_ns = stood;
+    r->lost_ns = r->a->lost_ns;
     return r->fatal == 0 ? start_more(r) : r->fatal;
 }
 

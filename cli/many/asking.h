@@ -17,6 +17,9 @@ struct asking {
     const struct members_ask *ask;
     const struct members_sink *sink;
     uint64_t timeout_ns;
+    /* Time in which nobody was read, and which counts for no deadline: this process waited for the
+     * one who takes the answer, or for a CPU, or was stopped. */
+    uint64_t lost_ns;
     uint32_t asked, done;
 };
 

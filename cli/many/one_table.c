@@ -54,8 +54,7 @@ struct one_table {
     struct sql_sink out;
     struct sql_report report;
     struct progress progress;
-    bool written;      /* something has gone out, and a line of progress would stand in it */
-    uint64_t stood_ns; /* while what goes out was not taken */
+    bool written; /* something has gone out, and a line of progress would stand in it */
     int (*fn)(void *arg, const char *data, size_t size);
     void *arg;
     char *rooms; /* SQL_CELL_BYTES for each value of a batch that is shown as text */
@@ -335,17 +334,7 @@ static int on_bytes(void *arg, const char *data, size_t size)
     if (!t->written)
         progress_end(&t->progress);
     t->written = true;
-    uint64_t began = clock_monotonic();
-    int rc = t->fn(t->arg, data, size);
-    t->stood_ns += clock_monotonic() - began;
-    return rc;
-}
-
-static uint64_t has_stood(void *arg)
-{
-    const struct one_table *t = arg;
-
-    return t->stood_ns;
+    return t->fn(t->arg, data, size);
 }
 
 static int query_all(struct one_table *t, const struct members_ask *how)
@@ -355,7 +344,6 @@ static int query_all(struct one_table *t, const struct members_ask *how)
                                       .rows = on_rows,
                                       .done = on_done,
                                       .wanted = is_wanted,
-                                      .stood = has_stood,
                                       .tick = on_tick};
     struct members_ask ask = *how;
 

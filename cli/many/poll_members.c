@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "cli/many/child.h"
 #include "cli/target/auth_token.h"
@@ -46,10 +47,11 @@ struct one {
     struct child child;            /* of files, and where waits_first() */
     struct buf stderr_text;        /* of the child */
     uint64_t began_ns, deadline_ns, looked_ns;
-    uint64_t stood_ns, paused_ns; /* as the sink says; since then, 0: it is read */
-    bool died;                    /* while it was asked: its files are read now */
-    bool kept;                    /* its client is of a question before */
-    bool ends;                    /* target_ends(), when it was looked at last */
+    uint64_t lost_ns;   /* asking.lost_ns, as far as it is in deadline_ns */
+    uint64_t paused_ns; /* since then; 0: it is read */
+    bool died;          /* while it was asked: its files are read now */
+    bool kept;          /* its client is of a question before */
+    bool ends;          /* target_ends(), when it was looked at last */
     char token[TOKEN_BYTES];
 };
 
@@ -60,6 +62,7 @@ struct polling {
     struct pollfd *polls; /* two for each of `open`, then those of the relays */
     uint32_t n_open, at_once, next;
     uint64_t looked_ns, ticked_ns;
+    uint64_t counted_ns, cpu_ns; /* asking.lost_ns is counted up to then */
 };
 
 static const struct members_sink *sink_of(const struct one *o)
@@ -375,7 +378,7 @@ static int open_one(struct polling *p, struct member *m)
     *o = (struct one){.p = p, .child = {.fds = {-1, -1}}, .began_ns = clock_monotonic()};
     o->reply = (struct reply){.a = &p->a, .m = m};
     o->deadline_ns = o->began_ns + p->a.timeout_ns;
-    o->stood_ns = p->a.sink->stood != NULL ? p->a.sink->stood(p->a.sink->arg) : 0;
+    o->lost_ns = p->a.lost_ns;
     buf_init(&o->stderr_text, CHILD_STDERR);
     p->open[p->n_open++] = o;
     int rc = begin_member(o);
@@ -405,14 +408,25 @@ static int open_more(struct polling *p)
     return rc;
 }
 
-/* While nobody could be read; of one that is paused all of its time is. */
+/* Count what was lost since the last call, or since poll() returned: all time without a CPU. */
+static void count_lost(struct polling *p)
+{
+    struct timespec cpu = {.tv_sec = 0};
+    uint64_t now = clock_monotonic();
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+    uint64_t cpu_ns = (uint64_t)cpu.tv_sec * NS_PER_S + (uint64_t)cpu.tv_nsec;
+    uint64_t passed = now - p->counted_ns, used = cpu_ns - p->cpu_ns;
+    p->a.lost_ns += p->counted_ns != 0 && passed > used ? passed - used : 0;
+    p->counted_ns = now;
+    p->cpu_ns = cpu_ns;
+}
+
+/* Add the lost time to a member's deadline; to that of one that is paused all time is added. */
 static void forgive(struct one *o)
 {
-    const struct members_sink *s = sink_of(o);
-    uint64_t stood = s->stood != NULL ? s->stood(s->arg) : 0;
-
-    o->deadline_ns += o->paused_ns == 0 ? stood - o->stood_ns : 0;
-    o->stood_ns = stood;
+    o->deadline_ns += o->paused_ns == 0 ? o->p->a.lost_ns - o->lost_ns : 0;
+    o->lost_ns = o->p->a.lost_ns;
 }
 
 /* One who is not read stands still. */
@@ -458,9 +472,11 @@ static int serve_one(struct polling *p, uint32_t i, const struct pollfd polls[2]
     if (o->paused_ns != 0)
         return 0;
     int rc = ready ? take_turn(o) : 0;
-    forgive(o);
-    if (rc == 0 && clock_monotonic() > o->deadline_ns)
-        rc = too_late(o);
+    if (rc == 0 && clock_monotonic() > o->deadline_ns) {
+        count_lost(p);
+        forgive(o);
+        rc = clock_monotonic() > o->deadline_ns ? too_late(o) : 0;
+    }
     if (rc == 0 && !ready)
         rc = look_whether_it_ends(o, clock_monotonic());
     return rc == 0 ? 0 : judge_turn(p, i, rc);
@@ -482,12 +498,16 @@ static int go_round(struct polling *p)
     const uint32_t own = 2 * p->n_open;
     int rc = 0;
 
+    count_lost(p);
     for (uint32_t i = 0; i < p->n_open; i++)
         prepare_one(p->open[i], now, &p->polls[2 * i], &until);
     nfds_t n = own + relays_polls(p->relays, now, p->polls + own, &until);
     int ms = until > now ? (int)((until - now + NS_PER_MS - 1) / NS_PER_MS) : 0;
     if (poll(p->polls, n, ms) == -1 && errno != EINTR)
         return err_set(-errno, "poll: %s", strerror(errno));
+    uint64_t longest = p->counted_ns + (uint64_t)ms * NS_PER_MS;
+    p->counted_ns = clock_monotonic();
+    p->a.lost_ns += p->counted_ns > longest ? p->counted_ns - longest : 0; /* it was over then */
     for (uint32_t i = own / 2; i-- > 0 && rc == 0 && !cli_interrupted;)
         rc = serve_one(p, i, &p->polls[2 * i]); /* the last one takes the place of one that ends */
     return rc == 0 && !cli_interrupted ? relays_turn(p->relays, p->polls + own) : rc;

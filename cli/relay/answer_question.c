@@ -51,7 +51,6 @@ struct answering {
     struct part *parts; /* [all.n] */
     uint32_t head;      /* whose rows go out now */
     size_t held;
-    uint64_t stood_ns; /* while nobody took what goes out */
     /* MERGED_GROUPS */
     struct sql_global *g;
     struct sql_value *cells;
@@ -64,23 +63,21 @@ struct answering {
 
 /* ---- what goes out ---- */
 
-static int write_out(struct answering *a, const void *data, size_t size)
+static int write_out(const void *data, size_t size)
 {
-    uint64_t began = clock_monotonic();
     bool written = fwrite(data, 1, size, stdout) == size && fflush(stdout) == 0;
 
-    a->stood_ns += clock_monotonic() - began;
     return written ? 0 : err_set(-EPIPE, "nobody takes the answer");
 }
 
-static int write_record(struct answering *a, char kind, const void *data, size_t size)
+static int write_record(char kind, const void *data, size_t size)
 {
     struct buf b;
 
     buf_init(&b, size + 64);
     merged_write(&b, kind, data, size);
     int rc =
-        b.failed < 0 ? err_set(b.failed, "no memory for an answer") : write_out(a, b.data, b.size);
+        b.failed < 0 ? err_set(b.failed, "no memory for an answer") : write_out(b.data, b.size);
     buf_done(&b);
     return rc;
 }
@@ -175,7 +172,8 @@ static int merge_row(struct answering *a, uint32_t i, const struct answer_rows *
 
 static int send_rows(void *arg, const char *data, size_t size)
 {
-    return write_record(arg, 'R', data, size);
+    (void)arg;
+    return write_record('R', data, size);
 }
 
 static int send_merge(struct answering *a)
@@ -201,7 +199,7 @@ static int send_columns(struct answering *a)
     for (size_t at = 0; at < a->columns.size && rc == 0;) {
         uint32_t n;
         memcpy(&n, a->columns.data + at, sizeof(n));
-        rc = write_record(a, 'C', a->columns.data + at + sizeof(n), n);
+        rc = write_record('C', a->columns.data + at + sizeof(n), n);
         at += sizeof(n) + n;
     }
     return rc;
@@ -214,10 +212,10 @@ static int send_answer(struct answering *a)
                  : send_columns(a);
 
     if (rc == 0 && a->members.size > 0)
-        rc = write_out(a, a->members.data, a->members.size);
+        rc = write_out(a->members.data, a->members.size);
     if (rc == 0 && a->g != NULL && a->any)
         rc = send_merge(a);
-    return rc == 0 ? write_record(a, 'E', NULL, 0) : rc;
+    return rc == 0 ? write_record('E', NULL, 0) : rc;
 }
 
 /* ---- what members send ---- */
@@ -281,12 +279,12 @@ static int on_tick(void *arg, uint32_t done, uint32_t asked)
         return 0;
     a->ended = done;
     store_le32(number, done);
-    return write_record(a, 'P', number, sizeof(number));
+    return write_record('P', number, sizeof(number));
 }
 
 /* ---- MERGED_ROWS: each member's stream as it comes ---- */
 
-static int send_piece(struct answering *a, uint32_t i, const char *data, size_t size)
+static int send_piece(uint32_t i, const char *data, size_t size)
 {
     char number[4];
     struct buf b;
@@ -299,7 +297,7 @@ static int send_piece(struct answering *a, uint32_t i, const char *data, size_t 
         buf_reset(&b);
         (void)buf_add(&b, number, sizeof(number));
         rc = buf_add(&b, data + at, n) < 0 ? err_set(-ENOMEM, "no memory for an answer")
-                                           : write_record(a, 'D', b.data, b.size);
+                                           : write_record('D', b.data, b.size);
     }
     buf_done(&b);
     return rc;
@@ -314,7 +312,7 @@ static int on_bytes(void *arg, const struct member *m, const char *data, size_t 
     struct part *p = &a->parts[i];
 
     if (!p->told || i == a->head)
-        return send_piece(a, i, data, size);
+        return send_piece(i, data, size);
     a->held += size;
     return buf_add(&p->bytes, data, size) < 0 ? err_set(-ENOMEM, "no memory for its rows") : 0;
 }
@@ -327,21 +325,14 @@ static bool is_wanted(void *arg, const struct member *m)
     return i == a->head || !a->parts[i].told || a->held < HELD_BYTES;
 }
 
-static uint64_t has_stood(void *arg)
-{
-    const struct answering *a = arg;
-
-    return a->stood_ns;
-}
-
-static int send_end(struct answering *a, const struct merged_member *end)
+static int send_end(const struct merged_member *end)
 {
     struct buf b;
 
     buf_init(&b, RECORDS_BYTES);
     merged_write_member(&b, end);
     int rc =
-        b.failed < 0 ? err_set(b.failed, "no memory for an answer") : write_out(a, b.data, b.size);
+        b.failed < 0 ? err_set(b.failed, "no memory for an answer") : write_out(b.data, b.size);
     buf_done(&b);
     return rc;
 }
@@ -374,12 +365,12 @@ static int send_parts(struct answering *a)
         struct part *p = &a->parts[a->head];
         struct merged_member end = end_of(a, a->head);
         if (p->bytes.size > 0)
-            rc = send_piece(a, a->head, p->bytes.data, p->bytes.size);
+            rc = send_piece(a->head, p->bytes.data, p->bytes.size);
         a->held -= p->bytes.size;
         buf_done(&p->bytes);
         if (!p->ended)
             return rc;
-        rc = rc == 0 ? send_end(a, &end) : rc;
+        rc = rc == 0 ? send_end(&end) : rc;
         a->head++;
     }
     return rc;
@@ -503,7 +494,6 @@ static int ask_members(struct answering *a)
                                       .row = on_row,
                                       .done = on_done,
                                       .wanted = a->q.kind == MERGED_ROWS ? is_wanted : NULL,
-                                      .stood = has_stood,
                                       .tick = on_tick};
     struct buf merge;
     const struct members_ask ask = {.statements = a->statements,

@@ -71,7 +71,7 @@ def players():
 
 @pytest.mark.parametrize("token", ["", "none of theirs"])  # without: a child asks each
 def test_all_of_them_at_once(four, players, token):
-    done = four.probing("-t", named(*players.values(), *four.ranks), "--timeout", "10s", "query",
+    done = four.probing("-t", named(*players.values(), *four.ranks), "--timeout", "8s", "query",
                         "select 7 as n", "--format", "json", env={"PROBING_TOKEN": token})
     assert done.returncode == 1
     assert [r["n"] for r in rows(done)] == [7] * 4
@@ -132,6 +132,24 @@ def test_the_time_in_which_nobody_reads_the_answer_is_not_theirs(four):
     out, err = running.communicate(timeout=60)
     assert running.returncode == 0, err
     assert (first + out).count(b"\n") == 600001
+
+
+def test_the_time_in_which_the_command_stands_is_not_theirs(four, tmp_path):
+    """Stopped in the middle for longer than the time limit, as where it gets no CPU: everybody
+    takes the answer, and nobody reads the members."""
+    many = MANY.replace("value = '7'", "true").replace("300000", "100000")
+    with open(tmp_path / "rows.csv", "wb") as out:
+        running = subprocess.Popen([str(CLI), "-t", named(*four.ranks[:2]), "--timeout", "3s",
+                                    "query", many, "--limit", "0", "--format", "csv"], stdout=out,
+                                   stderr=subprocess.PIPE, env=four.env, bufsize=0)
+        wait_for(lambda: os.path.getsize(out.name) > 0, "the first rows")
+        running.send_signal(signal.SIGSTOP)
+        until = time.monotonic() + 4
+        wait_for(lambda: time.monotonic() > until, "the time limit to have gone by")
+        running.send_signal(signal.SIGCONT)
+        err = running.communicate(timeout=60)[1]
+    assert running.returncode == 0, err
+    assert (tmp_path / "rows.csv").read_bytes().count(b"\n") == 200001
 
 
 def test_ctrl_c_shows_what_has_come(four):
