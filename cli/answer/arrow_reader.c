@@ -282,7 +282,7 @@ static bool find_part(const struct arrow_reader *r, size_t list, uint32_t k, str
     return true;
 }
 
-/* Where the values of column i lie; its parts begin with the k-th. */
+/* Finds the values of column i in the body; its parts begin with the k-th. */
 static int place_column(struct arrow_reader *r, uint32_t i, size_t list, uint32_t k, bool nulls)
 {
     enum sql_type t = r->columns[i].type;

@@ -32,7 +32,7 @@ int own_columns_keep(struct arena *a, const struct sql_column *columns, uint32_t
 }
 
 /* How many columns before the i-th have its name. */
-static uint32_t earlier(const struct sql_column *list, uint32_t i)
+static uint32_t count_earlier(const struct sql_column *list, uint32_t i)
 {
     uint32_t n = 0;
 
@@ -42,7 +42,7 @@ static uint32_t earlier(const struct sql_column *list, uint32_t i)
 }
 
 /* The k-th (from 0) column of that name. */
-static uint32_t find(const struct sql_column *list, uint32_t n, const char *name, uint32_t k)
+static uint32_t find_column(const struct sql_column *list, uint32_t n, const char *name, uint32_t k)
 {
     for (uint32_t i = 0; i < n; i++)
         if (strcmp(list[i].name, name) == 0 && k-- == 0)
@@ -94,7 +94,8 @@ int joined_columns_add(struct arena *a, struct joined_columns *all, const struct
 
     for (uint32_t i = 0; i < own->n && rc == 0; i++) {
         const struct sql_column *c = &own->list[i];
-        uint32_t at = same ? i : find(all->list, all->n, c->name, earlier(own->list, i));
+        uint32_t at =
+            same ? i : find_column(all->list, all->n, c->name, count_earlier(own->list, i));
         if (at == NO_COLUMN) {
             at = all->n++;
             all->list[at] = *c;
@@ -116,7 +117,9 @@ int joined_columns_place(struct arena *a, const struct joined_columns *all, stru
     if (own->from == NULL)
         return no_memory();
     for (uint32_t i = 0; i < all->n; i++)
-        own->from[i] = same ? i : find(own->list, own->n, all->list[i].name, earlier(all->list, i));
+        own->from[i] =
+            same ? i
+                 : find_column(own->list, own->n, all->list[i].name, count_earlier(all->list, i));
     return 0;
 }
 

@@ -25,7 +25,7 @@ static inline bool flat_number(const struct buf *b, size_t at, size_t size, uint
     return true;
 }
 
-/* Where field i of the table at `table` is; 0: it is not there. */
+/* Gives the place of field i of the table at `table`; 0: it is not there. */
 static inline size_t flat_field_at(const struct buf *b, size_t table, size_t i)
 {
     uint64_t back, size, place;

@@ -50,7 +50,7 @@ struct export_event {
 struct export_lines;
 struct export_lines *export_lines_new(void); /* NULL: no memory */
 void export_lines_free(struct export_lines *l);
-/* Where an event of that time goes.  -ENOMEM, also for more lines than can be looked at. */
+/* Gives the line for an event of that time.  -ENOMEM, also for more lines than can be looked at. */
 int export_lines_place(struct export_lines *l, const char *name, int64_t begin_ns, int64_t end_ns,
                        int64_t *ret);
 

@@ -33,7 +33,7 @@ enum { LOGICAL_STRING = 1, LOGICAL_DATE = 6, LOGICAL_TIMESTAMP = 8, UNIT_NANOS =
 /* Thrift's compact types. */
 enum { T_TRUE = 1, T_FALSE = 2, T_I32 = 5, T_I64 = 6, T_BYTES = 8, T_LIST = 9, T_STRUCT = 12 };
 
-/* Where a column of a group stands in the file. */
+/* A column of a group in the file. */
 struct chunk {
     uint64_t at;
     size_t size, plain; /* plain: its size before it was compressed */

@@ -84,7 +84,7 @@ TEST(nothing_and_much)
     buf_done(&out);
 }
 
-/* What the caller has taken out of the buffer counts for the places of what follows. */
+/* Bytes that the caller has taken out count for the places of the groups that follow. */
 TEST(groups_are_the_same_whether_the_buffer_is_emptied_between_them)
 {
     const struct parquet_rows rows = {3, value, NULL};

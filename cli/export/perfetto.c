@@ -37,7 +37,7 @@ struct perfetto {
     uint32_t n_tracks, room;
 };
 
-static int send(struct perfetto *p, struct buf *out)
+static int send_packet(struct perfetto *p, struct buf *out)
 {
     protobuf_message(out, 1, &p->packet);
     return out->failed ? err_set(-ENOMEM, "no memory for an event") : 0;
@@ -53,7 +53,7 @@ int perfetto_begin(struct perfetto *p, struct buf *out)
     }
     protobuf_number(&p->packet, 10, SEQUENCE);
     protobuf_message(&p->packet, 6, &p->part);
-    return send(p, out);
+    return send_packet(p, out);
 }
 
 /* The track of a process, which those of its threads are shown below. */
@@ -66,12 +66,12 @@ static int name_process(struct perfetto *p, int64_t pid, const char *name, struc
     protobuf_message(&p->part, 3, &p->field);
     protobuf_number(&p->packet, 10, SEQUENCE);
     protobuf_message(&p->packet, 60, &p->part);
-    return send(p, out);
+    return send_packet(p, out);
 }
 
 /* Describe the track whose number stands in p->part already: a thread's gets its numbers, a line's
  * its name and its process. */
-static void describe(struct perfetto *p, const struct export_event *e)
+static void describe_track(struct perfetto *p, const struct export_event *e)
 {
     if (e->on_line) {
         protobuf_text(&p->part, 2, e->thread);
@@ -104,10 +104,10 @@ static uint64_t track_of(struct perfetto *p, const struct export_event *e, struc
     p->tracks = tracks;
     p->tracks[p->n_tracks++] = (struct track){pid, tid};
     protobuf_number(&p->part, 1, p->n_tracks);
-    describe(p, e);
+    describe_track(p, e);
     protobuf_number(&p->packet, 10, SEQUENCE);
     protobuf_message(&p->packet, 60, &p->part);
-    return send(p, out) == 0 ? p->n_tracks : 0;
+    return send_packet(p, out) == 0 ? p->n_tracks : 0;
 }
 
 void perfetto_argument(struct perfetto *p, const char *name, const struct sql_value *v)
@@ -137,7 +137,7 @@ static int add_event(struct perfetto *p, uint64_t track, int type, int64_t at_ns
     protobuf_number(&p->packet, 8, (uint64_t)at_ns);
     protobuf_number(&p->packet, 10, SEQUENCE);
     protobuf_message(&p->packet, 11, &p->part);
-    return send(p, out);
+    return send_packet(p, out);
 }
 
 int perfetto_edge(struct perfetto *p, const struct export_event *e, bool opens, struct buf *out)

@@ -55,7 +55,7 @@ static bool has_room(const struct line *l, int64_t begin_ns, int64_t end_ns)
            (depth == 0 || (depth < DEPTH_MAX && end_ns <= l->end_ns[depth - 1]));
 }
 
-static void put(struct line *l, int64_t begin_ns, int64_t end_ns)
+static void put_event(struct line *l, int64_t begin_ns, int64_t end_ns)
 {
     while (l->depth > 0 && l->end_ns[l->depth - 1] <= begin_ns)
         l->depth--;
@@ -64,7 +64,7 @@ static void put(struct line *l, int64_t begin_ns, int64_t end_ns)
     l->begun = begin_ns;
 }
 
-static int add(struct export_lines *l, const char *name, uint32_t *ret)
+static int add_line(struct export_lines *l, const char *name, uint32_t *ret)
 {
     struct line *more = array_grow(l->all, l->n, &l->room, sizeof(*more), LINES_MAX);
     if (more == NULL)
@@ -90,16 +90,16 @@ int export_lines_place(struct export_lines *l, const char *name, int64_t begin_n
         last = i;
         of_name++;
         if (has_room(&l->all[i], begin_ns, end_ns) || of_name == OF_ONE_NAME) {
-            put(&l->all[i], begin_ns, end_ns);
+            put_event(&l->all[i], begin_ns, end_ns);
             *ret = LINES_FIRST + i;
             return 0;
         }
     }
-    rc = add(l, name, &i);
+    rc = add_line(l, name, &i);
     if (rc == 0 && of_name > 0)
         l->all[last].next = i + 1;
     if (rc == 0) {
-        put(&l->all[i], begin_ns, end_ns);
+        put_event(&l->all[i], begin_ns, end_ns);
         *ret = LINES_FIRST + i;
     }
     return rc;

@@ -103,7 +103,7 @@ static bool is_option(const char *name, const char *letter)
             ((letter[1] >= 'a' && letter[1] <= 'z') || (letter[1] >= 'A' && letter[1] <= 'Z')));
 }
 
-static int wrong(const char *what, uint32_t i)
+static int refuse_report(const char *what, uint32_t i)
 {
     return err_set(-EINVAL, "%s of command %u is missing, or no text of one line in the file", what,
                    i + 1);
@@ -156,20 +156,20 @@ static int check_command(const struct image *image, const struct probing_report_
                          uint32_t i)
 {
     if (!is_line(image, c->name))
-        return wrong("the name", i);
+        return refuse_report("the name", i);
     if (!text_is_name(c->name) || strlen(c->name) > 32)
         return err_set(-EINVAL,
                        "the name '%.40s' of command %u is not of the form [a-z][a-z0-9_]*, with "
                        "32 letters at most",
                        c->name, i + 1);
     if (!is_line_or_null(image, c->alias) || (c->alias != NULL && !text_is_name(c->alias)))
-        return wrong("the alias", i);
+        return refuse_report("the alias", i);
     if (!is_line(image, c->arguments))
-        return wrong("arguments (\"\" when there are none)", i);
+        return refuse_report("arguments (\"\" when there are none)", i);
     if (!is_line(image, c->doc) || c->doc[0] == '\0')
-        return wrong("doc", i);
+        return refuse_report("doc", i);
     if (!is_line_or_null(image, c->text))
-        return wrong("the text", i);
+        return refuse_report("the text", i);
     if (c->flags & ~(uint32_t)(PROBING_REPORT_TARGET | PROBING_REPORT_JOB))
         return err_set(-EINVAL, "command '%s' has flags 0x%x that this probing does not know",
                        c->name, c->flags);

@@ -98,7 +98,7 @@ void report_guard_end(void)
 
 /* Its code is mapped from a copy that nobody can change, as the core does, where that can be.  The
  * copy stays open: the loader takes two files of one name for one, and its name is its number. */
-static int map(int fd, const char *path, void **ret_handle)
+static int map_file(int fd, const char *path, void **ret_handle)
 {
     struct elf_facts facts = {0};
     char name[64] = "";
@@ -127,7 +127,7 @@ static const struct probing_report *report_in(const char *path, int *ret_r)
     *ret_r = fd == -1 ? err_set(-errno, "cannot be opened: %s", strerror(errno))
                       : sealed_inspect(fd, &facts);
     if (*ret_r == 0 && facts.report != 0)
-        *ret_r = map(fd, path, &handle);
+        *ret_r = map_file(fd, path, &handle);
     if (fd != -1)
         (void)close(fd);
     if (handle == NULL)
@@ -147,7 +147,7 @@ static const char *owner_of(const char *word)
     return NULL;
 }
 
-static void add(const struct probing_report *report, const struct probing_report_command *command,
+static void add_command(const struct probing_report *report, const struct probing_report_command *command,
                 const char *path, bool (*is_taken)(const char *word))
 {
     const char *other = owner_of(command->name);
@@ -188,7 +188,7 @@ static void take_file(const char *path, const char *leaf, bool (*is_taken)(const
     if (rc < 0)
         terminal_say("%s brings no commands: %s", path, err_why(rc));
     for (uint32_t i = 0; rc == 0 && report != NULL && i < report->n_commands; i++)
-        add(report, report_command_at(report, i), path, is_taken);
+        add_command(report, report_command_at(report, i), path, is_taken);
 }
 
 int report_names(const char *path, char *ret, size_t size)

@@ -52,7 +52,7 @@ struct apart {
 static struct apart *stuck[STUCK_MAX];
 static uint64_t limit_ns = LOOK_NS; /* of this command: many such processes do not stop it */
 
-static void unref(struct apart *a)
+static void apart_unref(struct apart *a)
 {
     if (atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) > 1)
         return;
@@ -63,7 +63,7 @@ static void unref(struct apart *a)
     free(a);
 }
 
-static void *run(void *arg)
+static void *run_look(void *arg)
 {
     struct apart *a = arg;
 
@@ -74,7 +74,7 @@ static void *run(void *arg)
     atomic_store_explicit(&a->ended, true, memory_order_release);
     (void)pthread_cond_signal(&a->done);
     (void)pthread_mutex_unlock(&a->mutex);
-    unref(a);
+    apart_unref(a);
     return NULL;
 }
 
@@ -132,7 +132,7 @@ static struct apart *stuck_at(pid_t pid)
 
     for (int i = 0; i < STUCK_MAX; i++) {
         if (stuck[i] != NULL && atomic_load_explicit(&stuck[i]->ended, memory_order_acquire)) {
-            unref(stuck[i]);
+            apart_unref(stuck[i]);
             stuck[i] = NULL;
         }
         if (stuck[i] != NULL && stuck[i]->pid == pid)
@@ -141,14 +141,14 @@ static struct apart *stuck_at(pid_t pid)
     return ret;
 }
 
-static void remember(struct apart *a)
+static void remember_stuck(struct apart *a)
 {
     for (int i = 0; i < STUCK_MAX; i++)
         if (stuck[i] == NULL) {
             stuck[i] = a;
             return;
         }
-    unref(a);
+    apart_unref(a);
 }
 
 static int too_late(pid_t pid)
@@ -172,24 +172,24 @@ int apart_run(pid_t pid, int (*look)(void *state), void *state, void (*release)(
     a->look = look;
     a->state = state;
     a->release = release;
-    int rc = own_thread_start_detached(NULL, STACK_BYTES, run, a);
+    int rc = own_thread_start_detached(NULL, STACK_BYTES, run_look, a);
     if (rc < 0) {
         a->state = NULL;
-        unref(a);
-        unref(a);
+        apart_unref(a);
+        apart_unref(a);
         return err_set(-EAGAIN, "cannot create a thread to inspect process %d: %s", (int)pid,
                        cli_fork_why(-rc));
     }
     *ret_ended = wait_for(a);
     if (!*ret_ended) {
-        remember(a);
+        remember_stuck(a);
         return cli_interrupted
                    ? err_set(-ECANCELED, "interrupted while inspecting process %d", (int)pid)
                    : too_late(pid);
     }
     rc = a->result < 0 ? err_set(a->result, "%s", a->why) : a->result;
     a->state = NULL;
-    unref(a);
+    apart_unref(a);
     return rc;
 }
 

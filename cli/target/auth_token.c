@@ -151,7 +151,7 @@ static struct end peer_end(int fd)
 
 /* ---- the process that holds it ---- */
 
-static bool holds(pid_t pid, const char *socket)
+static bool holds_socket(pid_t pid, const char *socket)
 {
     char path[PROC_PATH_BYTES], name[24], link[64];
     struct proc_numbers all;
@@ -221,7 +221,7 @@ const char *token_of_peer(void *room, int fd)
     (void)proc_numbers_open(&all, "/proc");
     while (token == NULL && proc_numbers_next(&all, &one)) {
         pid_t pid = (pid_t)one.value;
-        if (holds(pid, socket) &&
+        if (holds_socket(pid, socket) &&
             process_is_of(pid, end.uid) && /* not one who was handed it by another */
             directory_of(pid, directory, sizeof(directory)) == 0 &&
             token_read(directory, room) == 0)

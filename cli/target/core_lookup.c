@@ -92,7 +92,7 @@ static bool is_named_after(const char *directory, uint64_t pid)
 }
 
 /* 0: a directory of that user, with a socket in it; -ENOENT: it has none, perhaps not yet. */
-static int prove(const char *directory, const struct owner *o)
+static int prove_directory(const char *directory, const struct owner *o)
 {
     struct datadir d;
     struct stat st;
@@ -136,7 +136,7 @@ static int find_mapped(struct snapshot *look, const struct owner *o, int *ret_er
             (size_t)snprintf(path, sizeof(path), "/proc/%d/root%s", (int)look->pid,
                              inside_root(look->pid, m.path)) >= sizeof(path))
             continue;
-        rc = prove(path, o);
+        rc = prove_directory(path, o);
         if (rc == 0 || (rc == -ENOENT && look->directory[0] == '\0'))
             (void)snprintf(look->directory, sizeof(look->directory), "%s", path);
     }

@@ -157,7 +157,7 @@ static int can_be_opened(const struct home *h)
 }
 
 /* Look once; one of another build is better than none, and says so. */
-static int look(void)
+static int look_for_homes(void)
 {
     const char *named = getenv("PROBING_LIBRARY");
     int rc = installed.looked ? 0 : own_directory(installed.own, sizeof(installed.own));
@@ -188,7 +188,7 @@ static int look(void)
 
 int installed_file(const char *name, char *ret, size_t size)
 {
-    int rc = look();
+    int rc = look_for_homes();
 
     if (rc < 0)
         return rc;
@@ -218,7 +218,7 @@ static void say_package(struct lines *l, const char *home)
 int installed_print(struct lines *l)
 {
     char path[PATH_MAX];
-    int rc = look();
+    int rc = look_for_homes();
 
     if (rc < 0)
         return rc;

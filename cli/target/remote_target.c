@@ -91,7 +91,7 @@ struct passed {
     struct buf said; /* on its stderr, as much as is kept */
 };
 
-static int pass(void *arg, bool error, const char *data, size_t size)
+static int pass_output(void *arg, bool error, const char *data, size_t size)
 {
     struct passed *p = arg;
 
@@ -127,7 +127,7 @@ static int answer_there(const struct target *t, const struct answer_ask *ask,
     int n = answer_words(ask, /* width= */ false, &words);
 
     buf_init(&p.said, LIST_BYTES);
-    int rc = link_run_all(t->there->host, n, words.list, pass, &p);
+    int rc = link_run_all(t->there->host, n, words.list, pass_output, &p);
     const char *text = buf_text(&p.said), *reason = rc > 0 ? terminal_last_said(text) : NULL;
     if (rc == 0 && ask->reader != NULL && arrow_reader_has_note(ask->reader))
         reason = terminal_last_said(text); /* which its reader knows */
