@@ -57,10 +57,12 @@ static void add_bytes(struct buf *b, double bytes)
 }
 
 /* A number of bytes of a row, or a dash where it is not known: 0 would be an answer. */
-static void add_known_bytes(struct buf *b, const struct json *row, uint32_t column)
+static void add_known_bytes(struct buf *b, const struct snapshot_row *row, uint32_t column)
 {
-    if (snapshot_knows(row, column))
-        add_bytes(b, snapshot_number(row, column));
+    const struct sql_value *v = snapshot_cell(row, column);
+
+    if (answer_is_number(v))
+        add_bytes(b, answer_number(v));
     else
         (void)buf_addc(b, '-');
 }
@@ -122,9 +124,9 @@ static void add_head(const struct top *top, const struct snapshot *look, struct 
         add_known_bytes(b, look->memory, 3);
         (void)buf_addc(b, '\n');
     }
-    if (look->lost != NULL && snapshot_int(look->lost, 0) > 0)
+    if (answer_int(snapshot_cell(look->lost, 0)) > 0)
         (void)buf_addf(b, "%c%lld rows were lost: see probing.lost%c\n", SCREEN_RED,
-                       (long long)snapshot_int(look->lost, 0), SCREEN_PLAIN);
+                       (long long)answer_int(snapshot_cell(look->lost, 0)), SCREEN_PLAIN);
 }
 
 /* Lines of plugins, at the head. */
@@ -133,8 +135,9 @@ static void add_lines(const struct snapshot *look, struct buf *b)
     for (uint32_t i = 0; i < look->n_panels; i++) {
         const struct snapshot_panel *p = &look->panels[i];
         uint32_t left = p->is_table ? 0 : p->most;
-        for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--) {
-            screen_add(b, snapshot_text(row, 0), 0, false);
+        for (const struct snapshot_row *row = p->rows.first; row != NULL && left > 0;
+             row = row->next, left--) {
+            screen_add(b, answer_text(snapshot_cell(row, 0)), 0, false);
             (void)buf_addc(b, '\n');
         }
     }
@@ -244,42 +247,45 @@ static int digits_of(double most)
     return most >= 100 || most <= -100 ? 1 : most >= 10 || most <= -10 ? 2 : 3;
 }
 
-static void name_column(struct column *c, const struct json *given)
+static void name_column(struct column *c, const struct sql_column *given)
 {
-    const char *type = json_text(given, "type", "");
-    (void)snprintf(c->name, sizeof(c->name), "%s", json_text(given, "name", ""));
+    (void)snprintf(c->name, sizeof(c->name), "%s", given->name);
     for (char *at = c->name; *at != '\0'; at++)
         *at = *at == '_' ? ' ' : *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at;
-    c->is_number = strcmp(type, "double") == 0 || strcmp(type, "bigint") == 0;
+    c->is_number = given->type == SQL_DOUBLE || given->type == SQL_INT;
     c->width = (uint32_t)strlen(c->name);
-    c->digits = strcmp(type, "double") == 0 ? 3 : 0;
+    c->digits = given->type == SQL_DOUBLE ? 3 : 0;
 }
 
-static void text_of(const struct column *c, const struct json *row, uint32_t column, char *ret,
-                    size_t size)
+static void text_of(const struct column *c, const struct sql_value *v, char *ret, size_t size)
 {
+    char room[SQL_CELL_BYTES];
+
+    (void)sql_cell_text(v, /* exact= */ true, room);
     if (!c->is_number)
-        (void)snprintf(ret, size, "%s", snapshot_text(row, column));
-    else if (snapshot_knows(row, column))
-        (void)snprintf(ret, size, "%.*f", c->digits, snapshot_number(row, column));
+        (void)snprintf(ret, size, "%s", v->type == SQL_TEXT ? v->text.data : room);
+    else if (answer_is_number(v))
+        (void)snprintf(ret, size, "%.*f", c->digits, answer_number(v));
     else
         (void)snprintf(ret, size, "-");
 }
 
-static uint32_t measure(const struct snapshot_panel *p, struct column ret[COLUMNS_MAX])
+static uint32_t measure_columns(const struct snapshot_panel *p, struct column ret[COLUMNS_MAX])
 {
     char text[CELL_BYTES];
     uint32_t n = 0, left = p->most;
-    for (const struct json *c = p->columns; c != NULL && n < COLUMNS_MAX; c = c->next)
-        name_column(&ret[n++], c);
-    for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--)
+    for (; n < p->rows.columns.n && n < COLUMNS_MAX; n++)
+        name_column(&ret[n], &p->rows.columns.list[n]);
+    for (const struct snapshot_row *row = p->rows.first; row != NULL && left > 0;
+         row = row->next, left--)
         for (uint32_t i = 0; i < n; i++)
-            if (ret[i].digits > digits_of(snapshot_number(row, i)))
-                ret[i].digits = digits_of(snapshot_number(row, i));
+            if (ret[i].digits > digits_of(answer_number(&row->cells[i])))
+                ret[i].digits = digits_of(answer_number(&row->cells[i]));
     left = p->most;
-    for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--)
+    for (const struct snapshot_row *row = p->rows.first; row != NULL && left > 0;
+         row = row->next, left--)
         for (uint32_t i = 0; i < n; i++) {
-            text_of(&ret[i], row, i, text, sizeof(text));
+            text_of(&ret[i], &row->cells[i], text, sizeof(text));
             uint32_t width = fit_columns(text, strlen(text));
             ret[i].width = width > ret[i].width ? width : ret[i].width;
         }
@@ -292,7 +298,7 @@ static void add_table(const struct snapshot_panel *p, struct buf *b)
     struct column columns[COLUMNS_MAX];
     struct buf title;
     char text[CELL_BYTES];
-    uint32_t n = measure(p, columns), left = p->most;
+    uint32_t n = measure_columns(p, columns), left = p->most;
 
     buf_init(&title, PICTURE_MAX_BYTES);
     for (uint32_t i = 0; i < n; i++) {
@@ -302,9 +308,10 @@ static void add_table(const struct snapshot_panel *p, struct buf *b)
     (void)buf_addf(&title, "%s%s", p->doc[0] != '\0' ? ", " : "", p->doc);
     add_title(b, buf_text(&title));
     buf_done(&title);
-    for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--) {
+    for (const struct snapshot_row *row = p->rows.first; row != NULL && left > 0;
+         row = row->next, left--) {
         for (uint32_t i = 0; i < n; i++) {
-            text_of(&columns[i], row, i, text, sizeof(text));
+            text_of(&columns[i], &row->cells[i], text, sizeof(text));
             (void)buf_adds(b, "  ");
             screen_add(b, text, i + 1 < n || columns[i].is_number ? columns[i].width : 0,
                        columns[i].is_number);

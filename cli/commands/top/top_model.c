@@ -35,6 +35,7 @@ struct top_sampler {
 /* ---- asking ---- */
 
 struct answer {
+    struct arrow_reader *rows; /* takes it; NULL: it is text */
     struct buf text;
     int status;
 };
@@ -44,80 +45,108 @@ static int on_event(void *arg, const struct probing_client_event *e)
     struct answer *a = arg;
 
     if (e->kind == PROBING_CLIENT_DATA)
-        return buf_add(&a->text, e->text, e->size);
+        return a->rows != NULL ? arrow_reader_feed(a->rows, e->text, e->size)
+                               : buf_add(&a->text, e->text, e->size);
     if (e->kind == PROBING_CLIENT_DONE)
         a->status = e->status;
     return 0;
 }
 
-/* Ask for a command's answer, as JSON; *ret stays NULL when the process says no: then that is not
- * there.  Below 0: it does not answer any more, or Ctrl-C. */
-static int ask(struct top_sampler *l, struct snapshot *look, int argc, const char *const *argv,
-               struct json **ret)
+/* Run a command there; a->status says whether the process did it.  Below 0: it does not answer any
+ * more, or Ctrl-C. */
+static int run_command(struct top_sampler *l, int argc, const char *const *argv, struct answer *a)
 {
-    struct answer a = {.status = 0};
     int64_t id = probing_client_start_run(l->client, argc, argv, /* timeout_ns= */ 0);
 
-    *ret = NULL;
     if (id < 0)
         return (int)id;
-    buf_init(&a.text, ANSWER_MAX_BYTES);
-    int rc = probing_client_stream(l->client, on_event, &a, ANSWER_NS, &cli_interrupted);
-    if (rc == -ETIMEDOUT)
-        rc = err_set(rc, "%s has not answered for %d s; it may be stopped", l->target->text,
-                     (int)(ANSWER_NS / NS_PER_S));
-    if (rc == 0 && a.status == 0 && json_parse(&look->arena, a.text.data, a.text.size, ret) < 0)
-        *ret = NULL;
-    buf_done(&a.text);
+    int rc = probing_client_stream(l->client, on_event, a, ANSWER_NS, &cli_interrupted);
+    return rc == -ETIMEDOUT ? err_set(rc, "%s has not answered for %d s; it may be stopped",
+                                      l->target->text, (int)(ANSWER_NS / NS_PER_S))
+                            : rc;
+}
+
+struct keeping {
+    struct snapshot *look;
+    struct snapshot_rows *rows;
+    struct snapshot_row **last;
+};
+
+static int keep_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    const struct keeping *k = arg;
+
+    return own_columns_keep(&k->look->arena, columns, n, &k->rows->columns);
+}
+
+static int keep_row(void *arg, const struct sql_value *cells, uint32_t n)
+{
+    struct keeping *k = arg;
+    struct arena *mem = &k->look->arena;
+    struct snapshot_row *row = arena_zalloc(mem, 1, sizeof(*row) + n * sizeof(*row->cells));
+    bool whole = row != NULL;
+
+    for (uint32_t i = 0; i < n && whole; i++) {
+        struct sql_value *v = &row->cells[i];
+        *v = cells[i];
+        if (v->type == SQL_TEXT || v->type == SQL_BLOB)
+            v->text.data = arena_text(mem, v->text.data, v->text.size);
+        whole = (v->type != SQL_TEXT && v->type != SQL_BLOB) || v->text.data != NULL;
+    }
+    if (!whole)
+        return err_set(-ENOMEM, "no memory for the rows of an answer");
+    row->n = n;
+    *k->last = row;
+    k->last = &row->next;
+    return 0;
+}
+
+/* Ask for rows; there are none when the process says no: then the table is not there. */
+static int query_rows(struct top_sampler *l, struct snapshot *look, const char *sql,
+                      struct snapshot_rows *ret)
+{
+    const char *const words[] = {"query", "--format", "arrow", sql};
+    struct keeping k = {.look = look, .rows = ret, .last = &ret->first};
+    const struct answer_sink to = {.arg = &k, .columns = keep_columns, .row = keep_row};
+    struct answer a = {.status = 0};
+
+    *ret = (struct snapshot_rows){.first = NULL};
+    int rc = arrow_reader_new(&to, &a.rows);
+    if (rc == 0)
+        rc = run_command(l, 4, words, &a);
+    if (rc == 0 && (a.status != 0 || arrow_reader_end(a.rows) < 0)) {
+        ret->first = NULL;
+        err_clear();
+    }
+    arrow_reader_free(a.rows);
     return rc;
 }
 
-/* ret_columns: may be NULL. */
-static int query(struct top_sampler *l, struct snapshot *look, const char *sql, struct json **ret,
-                 const struct json **ret_columns)
+static int query_row(struct top_sampler *l, struct snapshot *look, const char *sql,
+                     const struct snapshot_row **ret)
 {
-    const char *const words[] = {"query", "--format", "json", sql};
-    struct json *answer;
-    int rc = ask(l, look, 4, words, &answer);
-    const struct json *rows = rc == 0 && answer != NULL ? json_get(answer, "rows") : NULL;
-    const struct json *columns = rc == 0 && answer != NULL ? json_get(answer, "columns") : NULL;
+    struct snapshot_rows rows;
+    int rc = query_rows(l, look, sql, &rows);
 
-    *ret = rows != NULL ? rows->first : NULL;
-    if (ret_columns != NULL)
-        *ret_columns = columns != NULL ? columns->first : NULL;
+    *ret = rows.first;
     return rc;
 }
 
-static const struct json *cell(const struct json *row, uint32_t n)
+const struct sql_value *snapshot_cell(const struct snapshot_row *row, uint32_t column)
 {
-    const struct json *c = row->first;
-    for (; n > 0 && c != NULL; n--)
-        c = c->next;
-    return c;
+    static const struct sql_value none = {.type = SQL_NULL};
+
+    return row != NULL && column < row->n ? &row->cells[column] : &none;
 }
 
-const char *snapshot_text(const struct json *row, uint32_t n)
+static const char *cell_text(const struct snapshot_row *row, uint32_t column)
 {
-    const struct json *c = cell(row, n);
-    return c != NULL && c->type == JSON_STRING ? c->text : "";
+    return answer_text(snapshot_cell(row, column));
 }
 
-double snapshot_number(const struct json *row, uint32_t n)
+static int64_t cell_int(const struct snapshot_row *row, uint32_t column)
 {
-    const struct json *c = cell(row, n);
-    return c == NULL || c->type != JSON_NUMBER ? 0 : c->is_integer ? (double)c->integer : c->number;
-}
-
-bool snapshot_knows(const struct json *row, uint32_t n)
-{
-    const struct json *c = cell(row, n);
-    return c != NULL && c->type == JSON_NUMBER;
-}
-
-int64_t snapshot_int(const struct json *row, uint32_t n)
-{
-    const struct json *c = cell(row, n);
-    return c != NULL && c->type == JSON_NUMBER ? c->integer : 0;
+    return answer_int(snapshot_cell(row, column));
 }
 
 /* ---- a look ---- */
@@ -128,8 +157,8 @@ static int by_tid(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double percent(const struct top_sampler *l, const struct snapshot *look,
-                      const struct snapshot_thread *t)
+static double cpu_percent(const struct top_sampler *l, const struct snapshot *look,
+                          const struct snapshot_thread *t)
 {
     const struct tally_thread key = {.tid = t->tid};
     const struct tally_thread *before =
@@ -142,34 +171,34 @@ static double percent(const struct top_sampler *l, const struct snapshot *look,
 
 static int read_threads(struct top_sampler *l, struct snapshot *look)
 {
-    struct json *rows;
+    struct snapshot_rows rows;
     uint32_t n = 0;
-    int rc = query(l, look, "select thread_id, comm, state, cpu_ns, probing from cpu.tasks", &rows,
-                   /* ret_columns= */ NULL);
+    int rc =
+        query_rows(l, look, "select thread_id, comm, state, cpu_ns, probing from cpu.tasks", &rows);
 
     look->at_ns = clock_monotonic();
-    if (rc == 0 && rows == NULL)
+    if (rc == 0 && rows.first == NULL)
         return err_set(-ENOTSUP, "%s has no table cpu.tasks: its core is older than this command",
                        l->target->text);
     if (rc < 0)
         return rc;
-    for (const struct json *row = rows; row != NULL; row = row->next)
+    for (const struct snapshot_row *row = rows.first; row != NULL; row = row->next)
         n++;
     look->threads = arena_zalloc(&look->arena, n, sizeof(*look->threads));
     if (look->threads == NULL)
         return err_set(-ENOMEM, "no memory for %u threads", n);
-    for (const struct json *row = rows; row != NULL; row = row->next) {
+    for (const struct snapshot_row *row = rows.first; row != NULL; row = row->next) {
         struct snapshot_thread *t = &look->threads[look->n++];
-        *t = (struct snapshot_thread){.tid = snapshot_int(row, 0),
-                                      .comm = snapshot_text(row, 1),
-                                      .state = snapshot_text(row, 2),
-                                      .cpu_ns = snapshot_int(row, 3),
-                                      .ours = snapshot_int(row, 4) != 0,
+        *t = (struct snapshot_thread){.tid = cell_int(row, 0),
+                                      .comm = cell_text(row, 1),
+                                      .state = cell_text(row, 2),
+                                      .cpu_ns = cell_int(row, 3),
+                                      .ours = cell_int(row, 4) != 0,
                                       .name = "",
                                       .doing = "",
                                       .func = "",
                                       .at = ""};
-        t->cpu_pct = percent(l, look, t);
+        t->cpu_pct = cpu_percent(l, look, t);
     }
     return 0;
 }
@@ -190,10 +219,15 @@ static struct tally_thread *cpu_times(struct snapshot *look)
 static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapshot *look)
 {
     static const char *const words[] = {"backtrace", "--python", "--json"};
-    struct json *answer;
-    int rc = ask(l, look, 3, words, &answer);
-    const struct json *list = rc == 0 && answer != NULL ? json_get(answer, "threads") : NULL;
+    struct answer a = {.status = 0};
+    struct json *answer = NULL;
 
+    buf_init(&a.text, ANSWER_MAX_BYTES);
+    int rc = run_command(l, 3, words, &a);
+    if (rc == 0 && a.status == 0 && json_parse(&look->arena, a.text.data, a.text.size, &answer) < 0)
+        answer = NULL;
+    buf_done(&a.text);
+    const struct json *list = answer != NULL ? json_get(answer, "threads") : NULL;
     const struct tally_thread *used = list != NULL ? cpu_times(look) : NULL;
     if (used != NULL)
         tally_add(tally, list, used, look->n, look->at_ns);
@@ -215,39 +249,32 @@ static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapsh
     return rc;
 }
 
-static bool is_text(const struct json *row, uint32_t column)
-{
-    return snapshot_text(row, column)[0] != '\0';
-}
-
 /* doc, sql, kind, rows.  A table that is not there leaves its panel without rows. */
-static int read_panel(struct top_sampler *l, struct snapshot *look, const struct json *row)
+static int read_panel(struct top_sampler *l, struct snapshot *look, const struct snapshot_row *row)
 {
     struct snapshot_panel *p = &look->panels[look->n_panels];
-    struct json *rows;
-    int64_t most = snapshot_int(row, 3);
+    int64_t most = cell_int(row, 3);
 
-    if (!is_text(row, 1))
+    if (cell_text(row, 1)[0] == '\0')
         return 0;
-    *p = (struct snapshot_panel){.doc = snapshot_text(row, 0),
-                                 .is_table = strcmp(snapshot_text(row, 2), "columns") == 0,
+    *p = (struct snapshot_panel){.doc = cell_text(row, 0),
+                                 .is_table = strcmp(cell_text(row, 2), "columns") == 0,
                                  .most = most > 0 && most < 64 ? (uint32_t)most : 64};
-    int rc = query(l, look, snapshot_text(row, 1), &rows, &p->columns);
-    p->rows = rows;
-    look->n_panels += rc == 0 && rows != NULL && p->columns != NULL;
+    int rc = query_rows(l, look, cell_text(row, 1), &p->rows);
+    look->n_panels += rc == 0 && p->rows.first != NULL;
     return rc;
 }
 
 static int read_panels(struct top_sampler *l, struct snapshot *look)
 {
-    struct json *list;
-    int rc = query(l, look, "select doc, sql, kind, rows from probing.panels", &list, NULL);
+    struct snapshot_rows list;
+    int rc = query_rows(l, look, "select doc, sql, kind, rows from probing.panels", &list);
 
     look->panels = arena_zalloc(&look->arena, PANELS_MAX, sizeof(*look->panels));
     if (rc == 0 && look->panels == NULL)
         rc = err_set(-ENOMEM, "no memory for what plugins show");
-    for (const struct json *p = list; p != NULL && rc == 0 && look->n_panels < PANELS_MAX;
-         p = p->next)
+    for (const struct snapshot_row *p = list.first;
+         p != NULL && rc == 0 && look->n_panels < PANELS_MAX; p = p->next)
         rc = read_panel(l, look, p);
     return rc;
 }
@@ -258,10 +285,10 @@ static int read_tables(struct top_sampler *l, struct snapshot *look)
                                  "system_total_bytes, system_available_bytes from process.memory";
     static const char lost[] =
         "select coalesce(sum(rows), 0) from probing.lost where reason <> 'value'";
-    int rc = query(l, look, memory, &look->memory, NULL);
+    int rc = query_row(l, look, memory, &look->memory);
 
     if (rc == 0)
-        rc = query(l, look, lost, &look->lost, NULL);
+        rc = query_row(l, look, lost, &look->lost);
     return rc == 0 ? read_panels(l, look) : rc;
 }
 
@@ -275,7 +302,7 @@ static int by_cpu(const void *a, const void *b)
 }
 
 /* Remember what the next look is compared with. */
-static int remember(struct top_sampler *l, struct snapshot *look)
+static int keep_times(struct top_sampler *l, struct snapshot *look)
 {
     const struct tally_thread *now = cpu_times(look);
     struct tally_thread *kept = calloc(look->n ? look->n : 1, sizeof(*kept));
@@ -329,7 +356,7 @@ int snapshot_take(struct top_sampler *l, struct tally *tally, struct snapshot *l
     if (rc == 0)
         rc = read_tables(l, look);
     if (rc == 0)
-        rc = remember(l, look);
+        rc = keep_times(l, look);
     qsort(look->threads, look->n, sizeof(*look->threads), by_cpu);
     return rc;
 }
@@ -419,21 +446,9 @@ static void put_memory(const struct snapshot *look, struct buf *b)
                                         "system_total_bytes", "system_available_bytes"};
     (void)buf_adds(b, "\"memory\": {");
     for (uint32_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        put_number(b, names[i], look->memory != NULL && snapshot_knows(look->memory, i),
-                   look->memory != NULL ? snapshot_number(look->memory, i) : 0);
+        put_number(b, names[i], answer_is_number(snapshot_cell(look->memory, i)),
+                   answer_number(snapshot_cell(look->memory, i)));
     close_with(b, "}, ");
-}
-
-/* A cell, as the process has answered it. */
-static void put_value(const struct json *value, struct buf *b)
-{
-    if (value->type == JSON_STRING)
-        (void)json_add_text(b, value->text, value->size);
-    else if (value->type == JSON_NUMBER)
-        (void)buf_adds(b, value->text);
-    else
-        (void)buf_adds(b, value->type != JSON_BOOL ? "null" : value->boolean ? "true" : "false");
-    (void)buf_adds(b, ", ");
 }
 
 /* Write a plugin's panel: a row of `columns` each, of lines their text. */
@@ -444,16 +459,19 @@ static void put_panel(const struct snapshot_panel *p, struct buf *b)
     (void)buf_addc(b, '{');
     json_add_member_text(b, "doc", p->doc);
     (void)buf_adds(b, "\"columns\": [");
-    for (const struct json *c = p->columns; c != NULL; c = c->next) {
-        const char *name = json_text(c, "name", "");
+    for (uint32_t i = 0; i < p->rows.columns.n; i++) {
+        const char *name = p->rows.columns.list[i].name;
         (void)json_add_text(b, name, strlen(name));
         (void)buf_adds(b, ", ");
     }
     close_with(b, "], \"rows\": [");
-    for (const struct json *row = p->rows; row != NULL && left > 0; row = row->next, left--) {
+    for (const struct snapshot_row *row = p->rows.first; row != NULL && left > 0;
+         row = row->next, left--) {
         (void)buf_addc(b, '[');
-        for (const struct json *cell = row->first; cell != NULL; cell = cell->next)
-            put_value(cell, b);
+        for (uint32_t i = 0; i < row->n; i++) {
+            sql_cell_json(b, &row->cells[i]);
+            (void)buf_adds(b, ", ");
+        }
         close_with(b, "], ");
     }
     close_with(b, "]}, ");
@@ -468,7 +486,7 @@ int snapshot_json(const struct snapshot *look, struct tally *tally, bool ours, s
     (void)buf_addc(ret, '{');
     put_number(ret, "cpu_pct", true, cpu[0]);
     put_number(ret, "probing_cpu_pct", true, cpu[1]);
-    json_add_member_int(ret, "lost", look->lost != NULL ? snapshot_int(look->lost, 0) : 0, -1);
+    json_add_member_int(ret, "lost", cell_int(look->lost, 0), -1);
     put_memory(look, ret);
     put_threads(look, ours, ret);
     put_functions(tally, ret);

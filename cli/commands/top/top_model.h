@@ -11,10 +11,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/answer/arrow_reader.h"
+#include "cli/answer/columns.h"
 #include "cli/commands/top/function_times.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
-#include "sdk/lib/json.h"
 
 struct target;
 struct buf;
@@ -28,12 +29,25 @@ struct snapshot_thread {
     bool ours;
 };
 
+/* Rows of an answer. */
+struct snapshot_row {
+    struct snapshot_row *next;
+    uint32_t n;
+    struct sql_value cells[];
+};
+struct snapshot_rows {
+    struct own_columns columns;
+    struct snapshot_row *first;
+};
+/* Gives one that is NULL where the row has no such column, or is NULL itself. */
+const struct sql_value *snapshot_cell(const struct snapshot_row *row, uint32_t column);
+
 /* A plugin's declaration for this screen (struct probing_panel), and its rows now. */
 struct snapshot_panel {
     const char *doc;
-    bool is_table;                     /* else each row is a line */
-    uint32_t most;                     /* rows that are shown */
-    const struct json *columns, *rows; /* the first of each; NULL: none */
+    bool is_table; /* else each row is a line */
+    uint32_t most; /* rows that are shown */
+    struct snapshot_rows rows;
 };
 
 /* All texts live in its arena. */
@@ -44,7 +58,7 @@ struct snapshot {
     uint32_t n;
     struct snapshot_panel *panels;
     uint32_t n_panels;
-    struct json *memory, *lost; /* answers, NULL: not there */
+    const struct snapshot_row *memory, *lost; /* NULL: not there */
 };
 
 /* The state of a looker, with the look before: CPU time is what has come since then. */
@@ -61,12 +75,5 @@ int snapshot_sample(struct top_sampler *l, struct tally *tally);
 
 /* A line of JSON.  ours: probing's own threads, too. */
 int snapshot_json(const struct snapshot *look, struct tally *tally, bool ours, struct buf *ret);
-
-/* ---- a row of an answer ---- */
-
-const char *snapshot_text(const struct json *row, uint32_t column); /* "": none */
-double snapshot_number(const struct json *row, uint32_t column);    /* 0: none */
-bool snapshot_knows(const struct json *row, uint32_t column);       /* false: there is no number */
-int64_t snapshot_int(const struct json *row, uint32_t column);
 
 #endif
