@@ -180,6 +180,13 @@ static int choose_value(struct query *q, struct list *l, const struct agg_spec *
     return rc;
 }
 
+/* One root is exact where x = y; a product that no double can hold has two. */
+static double root_of_product(double x, double y)
+{
+    double product = x * y;
+    return isnormal(product) ? sqrt(product) : sqrt(x) * sqrt(y);
+}
+
 static double clamp_double(double x, double least, double most)
 {
     return x < least ? least : x > most ? most : x; /* NaN stays */
@@ -195,7 +202,7 @@ static void finish_moments(const struct state *s, enum agg_op op, struct vec *v,
     else if (flat)
         sql_set_null(v, row);
     else if (op == AGG_CORR) /* rounding must not take it beyond what it can be */
-        v->d[row] = clamp_double(m->xy / (sqrt(m->xx) * sqrt(m->yy)), -1, 1);
+        v->d[row] = clamp_double(m->xy / root_of_product(m->xx, m->yy), -1, 1);
     else if (op == AGG_R2) /* all y on one line: 1 */
         v->d[row] = m->yy == 0 ? 1 : clamp_double(m->xy / m->xx * (m->xy / m->yy), 0, 1);
     else

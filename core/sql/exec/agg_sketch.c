@@ -209,7 +209,7 @@ static bool take_head(struct text t, uint32_t *at, struct side *ret)
            s.n <= 2 * BIN_MOST && (int64_t)s.first + s.n <= BIN_MOST;
 }
 
-/* A side without counts only has them added up. */
+/* Read the counts of a side; where it has no room for them, only add them up. */
 static bool take_side(struct text t, uint32_t *at, struct side *s, uint64_t *total)
 {
     for (uint32_t b = 0; b < s->n; b++) {

@@ -40,6 +40,10 @@ select regr_r2(y, x), regr_slope(y, x) from (values (1, null::int)) t(y, x)
 ----
 ,
 
+select corr(n, n), corr(n, -n) from (values (1::float8), (2), (3)) t(n)
+----
+1,-1
+
 select regr_r2(y, x), regr_r2(x, y), regr_slope(x, y) from (values (1, 1), (1, 2)) t(y, x)
 ----
 1,,
