@@ -41,7 +41,7 @@ static void put_verbs(const struct cli_command *c)
         c->words(put_verb, NULL);
 }
 
-static const char *quoted(const char *text) /* in '...': no text of ours holds a quote */
+static const char *quote_text(const char *text) /* in '...': no text of ours holds a quote */
 {
     return strchr(text, '\'') == NULL ? text : "";
 }
@@ -90,7 +90,7 @@ static void zsh_completion(void)
     puts("#compdef probing\n# probing's completion for zsh; made by `probing completion zsh`\n"
          "local -a commands=(");
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
-        printf("    '%s:%s'\n", c->name, quoted(c->doc));
+        printf("    '%s:%s'\n", c->name, quote_text(c->doc));
     puts(")\nlocal -i i\nlocal command=\n"
          "for ((i = 2; i < CURRENT; i++)); do\n"
          "    case $words[i] in\n"
@@ -131,13 +131,13 @@ static void fish_completion(void)
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++) {
         printf("complete -c probing -n \"not __fish_seen_subcommand_from $commands\" -f -a %s "
                "-d '%s'\n",
-               c->name, quoted(c->doc));
+               c->name, quote_text(c->doc));
         for (const struct cli_option *o = c->options; o->name != NULL; o++) {
             printf("complete -c probing -n '__fish_seen_subcommand_from %s' -l %s", c->name,
                    o->name + 2);
             if (o->letter != NULL)
                 printf(" -s %s", o->letter + 1);
-            printf("%s -d '%s'\n", o->value != NULL ? " -r" : "", quoted(o->doc));
+            printf("%s -d '%s'\n", o->value != NULL ? " -r" : "", quote_text(o->doc));
         }
         fputs("complete -c probing -n '__fish_seen_subcommand_from ", stdout);
         printf("%s' -a '", c->name);

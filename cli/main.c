@@ -162,7 +162,7 @@ static bool take_yes(const struct cli_command *c, int *argc, char **words)
 }
 
 /* A command of a plugin in the process.  One that we lack may be a report of a plugin there. */
-static int forward(struct target *t, int argc, char **argv)
+static int forward_command(struct target *t, int argc, char **argv)
 {
     char places[4096], why[ERR_TEXT_BYTES];
     const char *near = cli_command_near(argv[0]); /* of ours, which the process does not know */
@@ -290,7 +290,7 @@ static int run_obtaining(const struct cli_command *c, struct target *t, bool yes
     if (c->pages && !bare) /* a question stands before the answer, not in it */
         pager_begin();
     rc = run_when_known(c->run, t, argc, argv);
-    if (rc >= 0 || !offers || cli_interrupted || (rc = obtain(t, rc, yes)) < 0)
+    if (rc >= 0 || !offers || cli_interrupted || (rc = obtain_lack(t, rc, yes)) < 0)
         return rc;
     t->answer_global = many_answer;
     if (c->pages)
@@ -328,7 +328,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         if (rc < 0 && target_text != NULL && is_remote(target_text))
             return rc;
         if (rc == 0 && target.kind == TARGET_LIVE)
-            return run_when_known(forward, &target, argc, argv);
+            return run_when_known(forward_command, &target, argc, argv);
         if (rc == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
             return target_no_core(target.pid, /* plugin= */ "");
         return unknown_command(argv[0]);
@@ -397,7 +397,7 @@ static int hide_secrets(int argc, char **argv)
 }
 
 /* The exit code; what went wrong is said. */
-static int finish(int rc)
+static int report_result(int rc)
 {
     int failed = terminal_failed();
 
@@ -415,7 +415,7 @@ static int finish(int rc)
     return cli_interrupted ? 130 : cli_is_misused() ? EXIT_USAGE : EXIT_FAILED;
 }
 
-static int run(int argc, char **argv)
+static int run_words(int argc, char **argv)
 {
     int rc;
 
@@ -441,7 +441,7 @@ static int run(int argc, char **argv)
     } else {
         const char *target = take_target(&argc, &argv);
         if (target != NULL && (rc = many_options_take(&argc, &argv, &many_options)) < 0)
-            return finish(rc);
+            return report_result(rc);
         if (target != NULL && cli_command_named(target) != NULL && access(target, F_OK) == -1) {
             terminal_say("-t needs a target, and '%s' is a command: is a variable empty? "
                          "(`probing list` shows processes with a core)",
@@ -450,7 +450,7 @@ static int run(int argc, char **argv)
         }
         if (argc == 0 || strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "--help") == 0) {
             help_all(argc == 0 ? stderr : stdout);
-            return argc == 0 ? EXIT_USAGE : finish(EXIT_DONE);
+            return argc == 0 ? EXIT_USAGE : report_result(EXIT_DONE);
         }
         if (strcmp(argv[0], "-V") == 0 || strcmp(argv[0], "--version") == 0 ||
             strcmp(argv[0], "version") == 0) {
@@ -461,10 +461,10 @@ static int run(int argc, char **argv)
             rc = where ? installed_print(&lines) : 0;
             if (where && rc == 0)
                 (void)other_installations_print(&lines, "");
-            return finish(rc);
+            return report_result(rc);
         }
         if (strcmp(argv[0], "--licenses") == 0)
-            return finish(installed_licenses());
+            return report_result(installed_licenses());
         if (strcmp(argv[0], "help") == 0) {
             rc = command_help(argc, argv);
         } else if (is_target_option(argv[0])) {
@@ -478,12 +478,12 @@ static int run(int argc, char **argv)
             rc = run_command(argc, argv, target);
         }
     }
-    rc = finish(rc);
+    rc = report_result(rc);
     pager_end();
     return rc;
 }
 
 int main(int argc, char **argv)
 {
-    return cli_with_stack(run, argc, argv);
+    return cli_with_stack(run_words, argc, argv);
 }

@@ -96,7 +96,7 @@ static int on_input(void *arg, const struct probing_client_event *e)
 }
 
 /* One line to pdb, NULL: only wait for its prompt.  Ctrl-C stops a program that runs. */
-static int give(struct debug *d, const char *line)
+static int send_line(struct debug *d, const char *line)
 {
     static const volatile sig_atomic_t *const stop = &cli_interrupted;
     const char *words[] = {"debug", "--input", line};
@@ -109,7 +109,7 @@ static int give(struct debug *d, const char *line)
         cli_interrupt_over();
         (void)probing_client_cancel(d->lines, id);
         (void)probing_client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
-        return give(d, NULL);
+        return send_line(d, NULL);
     }
     bool asks = d->asks;
     if (rc >= 0)
@@ -126,24 +126,24 @@ static const char *prompt_text(void *arg)
     return PROMPT;
 }
 
-static int take_line(void *arg, struct prompt *p, const char *line)
+static int run_line(void *arg, struct prompt *p, const char *line)
 {
     struct debug *d = arg;
 
     if (line != NULL && line[0] != '\0')
         prompt_remember(p, line);
-    int rc = give(d, line != NULL ? line : "detach");
+    int rc = send_line(d, line != NULL ? line : "detach");
     return rc != 0 || d->asks ? rc : PROMPT_LEAVE;
 }
 
-static void forget(void *arg)
+static void forget_line(void *arg)
 {
     (void)arg; /* a line of pdb's is whole by itself */
 }
 
 /* A person may think for longer than a process keeps a connection that says nothing, and with
  * `holds` the session would end. */
-static void tend(void *arg)
+static void keep_alive(void *arg)
 {
     struct debug *d = arg;
 
@@ -156,9 +156,9 @@ static int talk_here(struct debug *d)
     const struct prompt_options o = {.arg = d,
                                      .word_breaks = " \t",
                                      .text = prompt_text,
-                                     .take = take_line,
-                                     .forget = forget,
-                                     .tend = tend};
+                                     .take = run_line,
+                                     .forget = forget_line,
+                                     .tend = keep_alive};
 
     return d->asks ? prompt_run(&o) : 0;
 }
@@ -212,7 +212,7 @@ static int visitor_line(struct debug *d, int fd, char *line, uint64_t until_ns)
         if (clock_monotonic() > until_ns)
             return -ECONNRESET;
         if (poll(&p, 1, LOOK_MS) <= 0) {
-            tend(d);
+            keep_alive(d);
             continue;
         }
         if (recv(fd, &c, 1, 0) != 1 || n + 1 >= LINE_MAX_BYTES)
@@ -227,7 +227,7 @@ static int visitor_line(struct debug *d, int fd, char *line, uint64_t until_ns)
 }
 
 /* In a time that does not tell how much of it was right. */
-static bool same(const char *a, const char *b)
+static bool same_secret(const char *a, const char *b)
 {
     size_t n = strlen(b);
     unsigned char difference = 0;
@@ -240,24 +240,24 @@ static bool same(const char *a, const char *b)
 }
 
 /* One visitor: token, then lines.  1: the session is over. */
-static int serve(struct debug *d, int fd, const char *secret)
+static int serve_visitor(struct debug *d, int fd, const char *secret)
 {
     char line[LINE_MAX_BYTES];
     int rc = visitor_line(d, fd, line, clock_monotonic() + TOKEN_NS);
 
-    if (rc == 0 && !same(line, secret)) {
+    if (rc == 0 && !same_secret(line, secret)) {
         fputs("the token is wrong\n", d->out);
         return -EACCES;
     }
     if (rc == 0)
-        rc = give(d, "where");
+        rc = send_line(d, "where");
     while (rc == 0 && d->asks) {
         fputs(PROMPT, d->out);
         if (fflush(d->out) != 0)
             return -ECONNRESET;
         rc = visitor_line(d, fd, line, UINT64_MAX);
         if (rc == 0)
-            rc = give(d, line);
+            rc = send_line(d, line);
     }
     return rc == 0 ? 1 : rc;
 }
@@ -288,7 +288,7 @@ static int talk_there(struct debug *d)
     for (rc = 0; rc != 1 && rc != -ECANCELED && !cli_interrupted;) {
         struct pollfd p = {.fd = door, .events = POLLIN};
         if (poll(&p, 1, LOOK_MS) <= 0) {
-            tend(d);
+            keep_alive(d);
             continue;
         }
         int fd = accept4(door, NULL, NULL, SOCK_CLOEXEC);
@@ -298,7 +298,7 @@ static int talk_there(struct debug *d)
                 (void)close(fd);
             continue;
         }
-        rc = serve(d, fd, secret);
+        rc = serve_visitor(d, fd, secret);
         (void)fclose(d->out);
         d->out = stdout;
     }
@@ -348,7 +348,7 @@ static int ask_for_dap(struct target *t, const struct debug *d)
     return live_run(t, n, words);
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct debug *d = arg;
 
@@ -372,7 +372,7 @@ static int take(void *arg, const char *option, const char *value)
 int command_debug(struct target *t, int argc, char **argv)
 {
     struct debug d = {.out = stdout};
-    int rc = cli_parse(argc, argv, take, &d);
+    int rc = cli_parse(argc, argv, parse_option, &d);
 
     if (rc == 0 && d.dump + d.pause + d.dap != 1)
         rc = err_set(-EINVAL, "debug needs one of --dump, --pause, --dap");

@@ -45,7 +45,7 @@ static struct lines lines;
 
 #define say(...) lines_add(&lines, __VA_ARGS__)
 
-static void mend(const char *line)
+static void say_remedy(const char *line)
 {
     n_wrong++;
     lines_mend(&lines, line);
@@ -89,25 +89,27 @@ static void check_entering(void)
 
     if (traced != 0) {
         say("enter", "NO: ptrace is refused, even of a child (%s)", strerror(traced));
-        mend("allow it: docker run --cap-add SYS_PTRACE; in Kubernetes "
-             "securityContext.capabilities.add "
-             "[SYS_PTRACE]; or start the program with it: probing launch -- PROGRAM");
+        say_remedy("allow it: docker run --cap-add SYS_PTRACE; in Kubernetes "
+                   "securityContext.capabilities.add "
+                   "[SYS_PTRACE]; or start the program with it: probing launch -- PROGRAM");
     } else if (scope == '3' || (scope == '2' && !all)) {
         say("enter", "NO: yama's ptrace_scope is %c", scope);
-        mend(scope == '3'
-                 ? "after a reboot: sysctl kernel.yama.ptrace_scope=1; until then: probing "
-                   "launch -- PROGRAM"
-                 : "use sudo; or start the program with it: probing launch -- PROGRAM");
+        say_remedy(scope == '3'
+                       ? "after a reboot: sysctl kernel.yama.ptrace_scope=1; until then: probing "
+                         "launch -- PROGRAM"
+                       : "use sudo; or start the program with it: probing launch -- PROGRAM");
     } else if (scope == '1' && !all) {
         say("enter",
             "NO: yama's ptrace_scope is 1: only processes that this shell has started from "
             "this command");
-        mend("use sudo, or sudo sysctl kernel.yama.ptrace_scope=0; or start the program with it: "
-             "probing launch -- PROGRAM");
+        say_remedy(
+            "use sudo, or sudo sysctl kernel.yama.ptrace_scope=0; or start the program with it: "
+            "probing launch -- PROGRAM");
     } else if (all && inject_lacks_for_others(missing)) {
         say("enter", "yes: processes of uid 0; of other users NO: this root lacks %s", missing);
-        mend("add that to the capabilities of the container: docker run --cap-add, in Kubernetes "
-             "securityContext.capabilities.add");
+        say_remedy(
+            "add that to the capabilities of the container: docker run --cap-add, in Kubernetes "
+            "securityContext.capabilities.add");
     } else if (all) {
         say("enter", "yes: processes of every user (CAP_SYS_PTRACE)");
     } else {
@@ -117,7 +119,7 @@ static void check_entering(void)
     if (seen != 0) {
         say("look", "NO: memory of a child cannot be read: %s (backtrace --external needs it)",
             strerror(seen));
-        mend("allow process_vm_readv in the container's seccomp profile");
+        say_remedy("allow process_vm_readv in the container's seccomp profile");
     }
 }
 
@@ -255,7 +257,8 @@ static void check_data(void)
     const char *looked = there ? path : parent;
     if (access(looked, W_OK) == -1) {
         say("data", "NO: %s cannot be written: %s", looked, strerror(errno));
-        mend("name another directory: PROBING_DATA_DIR=/path, or inject -D probing.data_dir=/path");
+        say_remedy(
+            "name another directory: PROBING_DATA_DIR=/path, or inject -D probing.data_dir=/path");
         return;
     }
     if (statvfs(looked, &fs) == -1)
@@ -264,10 +267,10 @@ static void check_data(void)
     say("data", "%s: %.1f GB left%s", path, (double)left / 1e9,
         there ? "" : " (it is made by the first that enters)");
     if (left < LOW_SPACE_BYTES)
-        mend("free some room: probing gc takes away what processes that have ended left");
+        say_remedy("free some room: probing gc takes away what processes that have ended left");
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     if (option == NULL)
         return err_set(-EINVAL, "doctor takes no argument '%s': it is about this machine", value);
@@ -286,7 +289,7 @@ int command_doctor(struct target *t, int argc, char **argv)
     (void)t;
     struct buf text;
     bool json = false;
-    int rc = cli_parse(argc, argv, take, &json);
+    int rc = cli_parse(argc, argv, parse_option, &json);
     if (rc < 0)
         return rc;
     buf_init(&text, TEXT_BYTES);
@@ -295,7 +298,7 @@ int command_doctor(struct target *t, int argc, char **argv)
     rc = installed_print(&lines);
     if (rc < 0) {
         say("library", "NO: %s", err_why(rc));
-        mend("install all of it: docs/installation.md");
+        say_remedy("install all of it: docs/installation.md");
     }
     int others = other_installations_print(&lines, "NO: ");
     n_wrong += others;

@@ -33,8 +33,8 @@ struct listing {
     bool dead, json;
 };
 
-static void line(struct listing *l, const char *pid, const char *version, const char *directory,
-                 const char *command)
+static void print_row(struct listing *l, const char *pid, const char *version,
+                      const char *directory, const char *command)
 {
     char shown[3][4200];
 
@@ -46,7 +46,7 @@ static void line(struct listing *l, const char *pid, const char *version, const 
 }
 
 /* Add a note behind the command: whose it is, where it is not ours, and what came of it. */
-static void note(char *command, size_t size, const char *format, ...)
+static void add_note(char *command, size_t size, const char *format, ...)
 {
     va_list args;
     size_t n = strlen(command);
@@ -93,20 +93,20 @@ static void text_line(struct listing *l, struct core_line *c)
     if (c->command[0] == '\0')
         (void)snprintf(c->command, size, "?");
     if (c->page[0] != '\0')
-        note(c->command, size, "  (page: %s)", c->page);
+        add_note(c->command, size, "  (page: %s)", c->page);
     if (c->uid != geteuid())
-        note(c->command, size, "  (uid %u)", (unsigned)c->uid);
+        add_note(c->command, size, "  (uid %u)", (unsigned)c->uid);
     if (c->crash[0] != '\0')
-        note(c->command, size, "  (crashed: %s)", c->crash);
+        add_note(c->command, size, "  (crashed: %s)", c->crash);
     if (c->why[0] != '\0')
-        note(c->command, size, "  (%s)", c->why);
-    line(l, number, c->version[0] != '\0' ? c->version : "?", c->directory, c->command);
+        add_note(c->command, size, "  (%s)", c->why);
+    print_row(l, number, c->version[0] != '\0' ? c->version : "?", c->directory, c->command);
 }
 
 #define COMMAND_SHOWN 128 /* bytes: the rest of the line is for notes */
 
-static void describe(struct listing *l, pid_t pid, const struct datadir *d,
-                     const char *shown_directory)
+static void list_directory(struct listing *l, pid_t pid, const struct datadir *d,
+                           const char *shown_directory)
 {
     struct core_line c = {.pid = pid, .uid = d->owner, .directory = shown_directory};
 
@@ -133,7 +133,7 @@ static int list_living_one(void *arg, pid_t pid, const char *directory)
     struct datadir d;
 
     if (datadir_open(directory, DATADIR_ANY, &d) == 0)
-        describe(arg, pid, &d, inside != NULL ? inside + 5 : directory);
+        list_directory(arg, pid, &d, inside != NULL ? inside + 5 : directory);
     datadir_close(&d);
     return 0;
 }
@@ -153,7 +153,7 @@ static int list_dead_one(void *arg, const struct datadir *d)
     pid_t pid;
 
     if (!directory_alive(d, &pid) && !directory_held(d))
-        describe(arg, pid, d, d->path);
+        list_directory(arg, pid, d, d->path);
     return 0;
 }
 

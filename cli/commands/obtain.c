@@ -72,7 +72,7 @@ static void put_question(const struct target *t, const struct lack *lack, const 
 }
 
 /* As `inject` does, and without a word. */
-static int enter(struct target *t)
+static int enter_process(struct target *t)
 {
     char library[4096];
     struct inject_options o = {.pid = t->pid, .timeout_ns = ENTER_NS, .library = library};
@@ -105,7 +105,7 @@ static int get_lack(struct target *t, const struct lack *lack, const char *whose
 {
     const bool enters = lack->bare != 0;
     char measures[96];
-    int rc = enters ? enter(t) : 0;
+    int rc = enters ? enter_process(t) : 0;
 
     if (rc < 0)
         return rc;
@@ -124,7 +124,7 @@ static int get_lack(struct target *t, const struct lack *lack, const char *whose
     return progress_wait(MEASURE_NS, measures);
 }
 
-int obtain(struct target *t, int rc, bool agreed)
+int obtain_lack(struct target *t, int rc, bool agreed)
 {
     const char *text = t->text;
     const struct lack lack = lack_take();

@@ -15,7 +15,7 @@ struct target;
 /* rc: a command has failed with it.  0: what it lacked is there now, by a person's leave or because
  * --yes was given (agreed), the target is resolved anew, and the command may run again.  Else it
  * has failed. */
-int obtain(struct target *t, int rc, bool agreed);
+int obtain_lack(struct target *t, int rc, bool agreed);
 /* Load a plugin wherever the target is, without a word; also where it is loaded already. */
 int obtain_plugin(const struct target *t, const char *plugin);
 

@@ -473,7 +473,7 @@ static int inject_here(const struct inject_options *o, struct inject_result *ret
     struct retry again = retry_begin(RETRY_ENTRY, UINT64_MAX);
     while (ready) {
         rc = inject_by(o, &library, &settings, &result);
-        ready = retry_again(&again, rc, interrupted);
+        ready = retry_again(&again, rc, signal_pending);
     }
     library_done(&library);
     buf_done(&settings);
@@ -505,7 +505,7 @@ static bool wait_worker(pid_t worker)
             return WIFEXITED(status);
         if (got == -1 && errno != EINTR)
             return false;
-        if (!told && interrupted()) {
+        if (!told && signal_pending()) {
             told = true;
             (void)kill(worker, SIGTERM);
         }

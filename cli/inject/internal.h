@@ -202,6 +202,6 @@ int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64
 int tracee_find(struct target *t);       /* choose a thread and stop it at a safe place */
 int tracee_find_again(struct target *t); /* the same thread, or another */
 int tracee_find_any(struct target *t);   /* at any place: for system calls of ours only */
-bool interrupted(void);                  /* Ctrl-C and its like wait to be taken */
+bool signal_pending(void);               /* Ctrl-C and its like wait to be taken */
 
 #endif

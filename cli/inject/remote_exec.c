@@ -241,7 +241,7 @@ static bool wait_answer(const struct remote *r, uint64_t timeout_ns, struct buf 
 {
     uint64_t end = clock_monotonic() + timeout_ns;
     while (!is_answered(r, answer)) {
-        if (clock_monotonic() > end || interrupted())
+        if (clock_monotonic() > end || signal_pending())
             return false;
         (void)poll(NULL, 0, LOOK_MS);
     }

@@ -38,7 +38,7 @@ static void wait_ns(uint64_t ns)
 }
 
 /* Ctrl-C and its like are blocked; between two stops we look whether one waits. */
-bool interrupted(void)
+bool signal_pending(void)
 {
     sigset_t set;
     return sigpending(&set) == 0 &&
@@ -498,7 +498,7 @@ static int stop_safely(struct target *t, pid_t tid, uint64_t end)
         tracee_release(t);
         if (rc < 0)
             return rc;
-        if (interrupted())
+        if (signal_pending())
             return err_set(-EINTR, "interrupted; nothing was done to process %d", t->pid);
         if (clock_monotonic() > end)
             return -EAGAIN;
@@ -566,7 +566,7 @@ int tracee_find(struct target *t)
             if (rc == -ETIMEDOUT)
                 (void)snprintf(t->why_unsafe, sizeof(t->why_unsafe), "%s", err_text());
             wait_ns(rule->pause_ns);
-            if (interrupted())
+            if (signal_pending())
                 return err_set(-EINTR, "interrupted; nothing was done to process %d", t->pid);
             refused += rc == -EPERM;
             if (refused == n || (rc == -EPERM && list[i].tid == t->pid))

@@ -14,7 +14,7 @@
  * plugin: what else is needed of it; "": nothing. */
 int target_no_core(pid_t pid, const char *plugin);
 
-/* The place that finds a core or plugin lacking notes it here, so that obtain() can get it. */
+/* The place that finds a core or plugin lacking notes it here, so that obtain_lack() can get it. */
 struct lack {
     bool noted;
     pid_t bare;      /* a process without a core; 0: a plugin alone is lacking */

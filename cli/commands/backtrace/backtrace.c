@@ -41,7 +41,7 @@ struct args {
 
 /* Wrong words are refused before anybody is asked: alike for the living, the dead and those outside
  * of which we stay. */
-static int take_args(int argc, char **argv, struct args *w)
+static int parse_words(int argc, char **argv, struct args *w)
 {
     char why[300];
     const char *const *words = (const char *const *)argv;
@@ -106,7 +106,7 @@ static void begin_snapshot(const struct args *w)
     printf("-- %s\n", text);
 }
 
-static int watch(struct target *t, struct args *w)
+static int watch_stacks(struct target *t, struct args *w)
 {
     while (!cli_interrupted) {
         begin_snapshot(w);
@@ -124,7 +124,7 @@ static int watch(struct target *t, struct args *w)
 int command_backtrace(struct target *t, int argc, char **argv)
 {
     struct args w;
-    int rc = take_args(argc, argv, &w);
+    int rc = parse_words(argc, argv, &w);
 
     if (rc < 0)
         return cli_misuse(rc);
@@ -135,7 +135,7 @@ int command_backtrace(struct target *t, int argc, char **argv)
     if (!w.asked.json)
         terminal_fit(stack_view(w.asked.full, terminal_colours("auto") > 0));
     if (w.asked.watch)
-        return watch(t, &w);
+        return watch_stacks(t, &w);
     rc = snapshot_once(t, &w);
     terminal_fit_end();
     return rc;

@@ -20,7 +20,7 @@
 
 #define FUNC_WIDTH 22 /* columns, as `backtrace` of the living */
 
-static const char *leaf(const char *path)
+static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash != NULL ? slash + 1 : path;
@@ -32,7 +32,7 @@ static void print_frame(uint32_t depth, const struct crash_frame *f)
     if (f->python)
         printf("%-*s %s:%d\n", FUNC_WIDTH, f->func, f->file, f->line);
     else if (f->module[0] != '\0')
-        printf("%s (%s+0x%llx)\n", f->func[0] != '\0' ? f->func : "?", leaf(f->module),
+        printf("%s (%s+0x%llx)\n", f->func[0] != '\0' ? f->func : "?", base_name(f->module),
                (unsigned long long)f->offset);
     else
         printf("? (0x%llx)\n", (unsigned long long)f->ip);

@@ -37,7 +37,7 @@ static struct {
 
 /* ---- "probing.stack/1" of the other process ---- */
 
-/* Where a thread stands: the system call it waits in, ip and sp; false: it runs, or is gone. */
+/* Reads the system call that a thread waits in, its ip and sp.  false: it runs, or is gone. */
 static bool waits_at(int32_t tid, int64_t *ret_call, struct stack_registers *ret)
 {
     struct proc_syscall now;
@@ -79,13 +79,13 @@ static int thread_held(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), 
     return waits_at(tid, &call, &after) && same_place(&before, &after);
 }
 
-static int thread(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret)
+static int read_thread(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret)
 {
     int rc = thread_held(tid, timeout_ns, NULL, NULL, ret);
     return rc < 0 ? rc : 0;
 }
 
-static int symbol(uint64_t address, struct probing_stack_symbol *ret)
+static int find_symbol(uint64_t address, struct probing_stack_symbol *ret)
 {
     struct stack_symbol s;
     int rc = stack_symbol(other.view, address, &s);
@@ -96,16 +96,16 @@ static int symbol(uint64_t address, struct probing_stack_symbol *ret)
     return rc;
 }
 
-static int refresh(void)
+static int refresh_modules(void)
 {
     return 0; /* the view was opened for this look */
 }
 
 static const struct probing_stack_1 stack_part = {.size = sizeof(stack_part),
-                                                  .thread = thread,
+                                                  .thread = read_thread,
                                                   .thread_held = thread_held,
-                                                  .symbol = symbol,
-                                                  .refresh = refresh};
+                                                  .symbol = find_symbol,
+                                                  .refresh = refresh_modules};
 
 /* ---- a host for the plugin ---- */
 
@@ -190,7 +190,7 @@ static int any_module(void *arg, const struct stack_module *m)
     return 1;
 }
 
-static uint64_t address(void *arg, const char *name)
+static uint64_t symbol_address(void *arg, const char *name)
 {
     return stack_symbol_address(other.view, arg, name);
 }
@@ -211,14 +211,14 @@ static uint32_t python_version(const struct stack_module *m)
 }
 
 /* The Pythons that are in there; what is wrong with them, "" where there is none. */
-static void describe(struct probing_python_process *ret, char *why, size_t size)
+static void describe_pythons(struct probing_python_process *ret, char *why, size_t size)
 {
     struct pythons all = {.n = 0};
     uint32_t n = 0;
     why[0] = '\0';
     (void)stack_modules(other.view, find_python, &all);
     ret[0] = (struct probing_python_process){
-        .size = sizeof(*ret), .pid = other.pid, .address = address, .why = why};
+        .size = sizeof(*ret), .pid = other.pid, .address = symbol_address, .why = why};
     for (uint32_t i = 0; i < all.n; i++) {
         uint32_t version = python_version(all.in[i]);
         if (version == 0) {
@@ -272,7 +272,7 @@ int external_backtrace(struct target *t, int argc, char **argv)
                        (int)t->pid);
     }
     other.pid = t->pid;
-    describe(pythons, why, sizeof(why));
+    describe_pythons(pythons, why, sizeof(why));
     rc = part->backtrace(&host, pythons, argc, (const char *const *)argv, /* out= */ NULL);
     stack_process_free(other.view);
     return rc < 0 ? rc : EXIT_DONE;

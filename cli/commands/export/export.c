@@ -105,7 +105,7 @@ static bool format_of_path(const char *path, enum format *ret)
     return false;
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct export *e = arg;
 
@@ -183,7 +183,7 @@ static bool counts_lines(const struct export *e)
     return e->format == FORMAT_CSV || e->format == FORMAT_JSONL;
 }
 
-static void show(struct export *e, bool last)
+static void show_progress(struct export *e, bool last)
 {
     uint64_t now = clock_monotonic();
     char share[16] = "";
@@ -215,21 +215,21 @@ static void count_rows(struct export *e, const char *data, size_t size)
     }
 }
 
-static int put(struct export *e, const char *data, size_t size)
+static int write_output(struct export *e, const char *data, size_t size)
 {
     if (size > 0 && fwrite(data, 1, size, e->file) != size)
         return err_set(-errno, "%s cannot be written: %s", e->path, output_why(errno));
     e->bytes += size;
     if (e->shows && e->reader == NULL && counts_lines(e))
         count_rows(e, data, size);
-    show(e, /* last= */ false);
+    show_progress(e, /* last= */ false);
     return 0;
 }
 
-static int put_out(struct export *e)
+static int flush_output(struct export *e)
 {
     int rc = e->out.failed ? err_set(e->out.failed, "no memory for a part of the file")
-                           : put(e, e->out.data, e->out.size);
+                           : write_output(e, e->out.data, e->out.size);
     buf_reset(&e->out);
     return rc;
 }
@@ -239,10 +239,10 @@ static int on_bytes(void *arg, const char *data, size_t size)
     struct export *e = arg;
     int rc = e->reader != NULL ? arrow_reader_feed(e->reader, data, size) : 0;
 
-    return rc < 0 ? rc : is_made_here(e) ? put_out(e) : put(e, data, size);
+    return rc < 0 ? rc : is_made_here(e) ? flush_output(e) : write_output(e, data, size);
 }
 
-static int finish(struct export *e)
+static int finish_output(struct export *e)
 {
     int rc = e->reader != NULL ? arrow_reader_end(e->reader) : 0;
 
@@ -257,7 +257,7 @@ static int finish(struct export *e)
     if (arrow_reader_empty(e->reader)[0] != '\0')
         terminal_say("%s", arrow_reader_empty(e->reader));
     rc = e->writer.end(e->writer.to.arg);
-    return rc < 0 ? rc : put_out(e);
+    return rc < 0 ? rc : flush_output(e);
 }
 
 /* ---- where they come from ---- */
@@ -284,7 +284,7 @@ static int new_reader(struct export *e)
     return arrow_reader_new(&to, &e->reader);
 }
 
-static int ask(struct export *e, const char *statement)
+static int ask_rows(struct export *e, const char *statement)
 {
     struct answer_ask ask = e->how;
     ask.statement = statement;
@@ -305,9 +305,9 @@ static int ask_track(void *arg, const char *name, const char *statement)
     if (rc < 0)
         return rc;
     export_trace_kind(&e->writer, name);
-    rc = ask(e, statement);
+    rc = ask_rows(e, statement);
     if (rc == 0)
-        rc = finish(e);
+        rc = finish_output(e);
     e->before += arrow_reader_rows(e->reader);
     arrow_reader_free(e->reader);
     e->reader = NULL;
@@ -323,7 +323,7 @@ static int ask_tracks(struct export *e)
     if (rc == 0)
         rc = e->writer.end(e->writer.to.arg);
     if (rc == 0)
-        rc = put_out(e);
+        rc = flush_output(e);
     if (rc == 0 && e->before == 0)
         terminal_say("nothing is on the tracks of %s yet", e->target->text);
     return rc;
@@ -378,7 +378,7 @@ static int close_file(struct export *e, int rc)
         return rc;
     rc = output_close(&e->output, rc);
     if (rc == 0)
-        show(e, /* last= */ true);
+        show_progress(e, /* last= */ true);
     return rc;
 }
 
@@ -409,9 +409,9 @@ static int write_file(const struct target *t, struct export *e, const char *stat
     if (rc == 0) {
         if (e->shows && e->table != NULL)
             count_table(t, e);
-        rc = is_of_tracks(e) ? ask_tracks(e) : ask(e, statement);
+        rc = is_of_tracks(e) ? ask_tracks(e) : ask_rows(e, statement);
         if (rc == 0 && !is_of_tracks(e))
-            rc = finish(e);
+            rc = finish_output(e);
         rc = close_file(e, rc);
     }
     if (e->writer.free != NULL)
@@ -447,7 +447,7 @@ int command_export(struct target *t, int argc, char **argv)
 {
     struct export e = {.format = FORMAT_CSV, .target = t};
     struct buf statement;
-    int rc = cli_parse(argc, argv, take, &e);
+    int rc = cli_parse(argc, argv, parse_option, &e);
     if (rc == 0 && !e.has_format && !format_of_path(e.path, &e.format))
         rc = err_set(-EINVAL, "export needs --format csv, json, jsonl, table, arrow, parquet, "
                               "perfetto or chrome, or a FILE that ends so: -o rows.csv");

@@ -97,7 +97,7 @@ static int take_since(struct options *o, const char *value)
     return 0;
 }
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct options *o = arg;
     if (option == NULL) {
@@ -342,7 +342,8 @@ static int write_perfetto(const struct flame *f, struct buf *out)
     return rc;
 }
 
-static int make(const struct options *o, struct flame *f, struct flame_tree *tree, struct buf *out)
+static int make_file(const struct options *o, struct flame *f, struct flame_tree *tree,
+                     struct buf *out)
 {
     flame_tree_sort(tree);
     switch (o->format) {
@@ -396,7 +397,7 @@ static int write_profile(const struct options *o, struct flame *f, struct flame_
     struct buf out;
     buf_init(&out, FILE_MAX);
     f->width = o->width != 0 ? o->width : FLAME_WIDTH;
-    int rc = make(o, f, tree, &out);
+    int rc = make_file(o, f, tree, &out);
     if (rc == 0)
         rc = write_file(o, &out);
     if (rc == 0 && o->path != NULL && strcmp(o->path, "-") != 0)
@@ -429,7 +430,7 @@ static void init_flame(struct flame *f, const struct options *o, const struct fl
 }
 
 /* A mode that takes samples may be another one when they have been taken. */
-static int draw(const struct target *t, struct options *o, struct flame_mode *m)
+static int draw_mode(const struct target *t, struct options *o, struct flame_mode *m)
 {
     struct flame f;
     struct flame_tree tree = {.n = 0};
@@ -453,7 +454,7 @@ static int draw(const struct target *t, struct options *o, struct flame_mode *m)
 }
 
 /* --memory: the mode of that name with "_memory" behind it. */
-static int one(const struct target *t, struct options *o)
+static int draw_process(const struct target *t, struct options *o)
 {
     struct flame_mode m;
     char name[80];
@@ -471,7 +472,7 @@ static int one(const struct target *t, struct options *o)
     if (rc == -EINVAL)
         rc = cli_misuse(rc);
     if (rc == 0)
-        rc = draw(t, o, &m);
+        rc = draw_mode(t, o, &m);
     flame_mode_done(&m);
     return rc;
 }
@@ -509,7 +510,7 @@ static int read_side(const char *word, const struct options *o, struct flame *f)
     return rc;
 }
 
-static int difference(const struct options *o)
+static int draw_difference(const struct options *o)
 {
     struct flame before, after;
     struct flame_tree tree = {.n = 0};
@@ -541,7 +542,7 @@ int flamegraph_filled(int argc, char **argv, int (*fill)(void *arg, struct flame
     struct options o = {.format = HTML};
     struct flame_tree tree = {.n = 0};
     struct flame f;
-    int rc = cli_parse(argc, argv, take, &o);
+    int rc = cli_parse(argc, argv, parse_option, &o);
     if (rc < 0)
         return rc;
     guess_format(&o);
@@ -562,13 +563,13 @@ int flamegraph_filled(int argc, char **argv, int (*fill)(void *arg, struct flame
 int command_flamegraph(struct target *t, int argc, char **argv)
 {
     struct options o = {.format = HTML};
-    int rc = cli_parse(argc, argv, take, &o);
+    int rc = cli_parse(argc, argv, parse_option, &o);
     if (rc < 0)
         return rc;
     guess_format(&o);
     rc = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
     choose_path(&o, t->pid);
     if (rc == 0)
-        rc = o.n_arguments == 3 ? difference(&o) : one(t, &o);
+        rc = o.n_arguments == 3 ? draw_difference(&o) : draw_process(t, &o);
     return rc < 0 ? rc : EXIT_DONE;
 }

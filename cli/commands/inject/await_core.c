@@ -53,7 +53,7 @@ static int try_connect(struct target *t)
     return rc;
 }
 
-/* Where the core is in it now; w->at is 0: it is not, or that cannot be seen. */
+/* Finds the core in the process.  w->at is 0 when it is not there, or cannot be seen. */
 static bool find_core(struct core_place *w, pid_t pid)
 {
     w->at = 0;

@@ -29,8 +29,8 @@
 #define LISTEN "server.listen="
 static const char KEPT[] = "(kept until plugin "; /* the core's words, core/plugin_host/command.c */
 
-static int config(struct probing_client *c, const char *verb, const char *key, const char *value,
-                  struct buf *answer)
+static int ask_config(struct probing_client *c, const char *verb, const char *key,
+                      const char *value, struct buf *answer)
 {
     const char *const argv[] = {"config", verb, key, value};
     buf_reset(answer);
@@ -38,7 +38,7 @@ static int config(struct probing_client *c, const char *verb, const char *key, c
 }
 
 /* 1: it is there already. */
-static int load(const struct target *t, const char *name)
+static int load_plugin(const struct target *t, const char *name)
 {
     char file[4096], note[ERR_TEXT_BYTES] = "";
     int rc = plugin_find(name, file, sizeof(file));
@@ -56,7 +56,7 @@ static int load(const struct target *t, const char *name)
  * nothing is said. */
 static int load_one(const struct target *t, const char *name, const char *already)
 {
-    int rc = load(t, name);
+    int rc = load_plugin(t, name);
     if (rc == -ESTALE)
         return rc;
     if (rc < 0) {
@@ -82,7 +82,7 @@ static int setup_one(const struct target *t, struct probing_client *c, const cha
                        text);
     if (strcmp(key, "probing.token") == 0 || strcmp(key, "probing.read_token") == 0)
         return 0; /* taken as they are at the start, and shown to nobody */
-    int rc = config(c, "set", key, value, answer);
+    int rc = ask_config(c, "set", key, value, answer);
     if (rc == 0 && strstr(buf_text(answer), KEPT) == NULL)
         return 0;
     if (rc == 0) {
@@ -93,12 +93,12 @@ static int setup_one(const struct target *t, struct probing_client *c, const cha
             return 0;
         if ((rc = load_one(t, why, "is loaded already")) != 0)
             return rc;
-        return config(c, "set", key, value, answer); /* it knows its settings now */
+        return ask_config(c, "set", key, value, answer); /* it knows its settings now */
     }
     if (rc == -ESTALE)
         return rc;
     (void)snprintf(why, sizeof(why), "%s", err_text());
-    int got = config(c, "get", key, NULL, answer);
+    int got = ask_config(c, "get", key, NULL, answer);
     if (got < 0)
         return got == -ESTALE ? got : err_set(rc, "%s", why);
     const char *now = buf_text(answer);
@@ -173,7 +173,7 @@ int setup_listen(const struct target *t, const char *now, const char *wanted)
                    (int)t->pid, now, (int)t->pid, LISTEN, wanted);
 }
 
-static int counted(int failed, int rc)
+static int add_failed(int failed, int rc)
 {
     return rc < 0 ? rc : failed + rc;
 }
@@ -189,7 +189,7 @@ static int load_first(const struct target *t)
     buf_init(&all, ANSWER_MAX_BYTES);
     int rc = target_connect(t, &c);
     if (rc == 0)
-        rc = config(c, "get", "probing.plugins", NULL, &all);
+        rc = ask_config(c, "get", "probing.plugins", NULL, &all);
     probing_client_free(c);
     const char *at = rc == 0 ? buf_text(&all) : "";
     at += strspn(at, ", \n");
@@ -199,7 +199,7 @@ static int load_first(const struct target *t)
         at += n;
         /* The process says this: a path of its own making would have us open the file for it. */
         if (text_is_name(name) && plugin_find(name, file, sizeof(file)) == 0)
-            failed = counted(failed, load_one(t, name, /* already= */ NULL));
+            failed = add_failed(failed, load_one(t, name, /* already= */ NULL));
     }
     buf_done(&all);
     return rc < 0 ? rc : failed;
@@ -230,6 +230,6 @@ int setup_plugins(const struct target *t, const char *const *plugins, bool fresh
     int failed = fresh ? load_first(t) : 0;
 
     for (; *plugins != NULL && failed >= 0; plugins++)
-        failed = counted(failed, load_one(t, *plugins, fresh ? "loaded" : "is loaded already"));
+        failed = add_failed(failed, load_one(t, *plugins, fresh ? "loaded" : "is loaded already"));
     return failed;
 }

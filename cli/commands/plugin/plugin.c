@@ -60,7 +60,7 @@ static int load_there(struct target *t, const char *name)
     return err_set(rc, "plugin %s could not be loaded: %s", name, why);
 }
 
-static int load(struct target *t, const char *word)
+static int load_plugin(struct target *t, const char *word)
 {
     char name[64], file[4096], note[ERR_TEXT_BYTES];
     const char *const words[] = {"plugin", "load", word};
@@ -92,7 +92,7 @@ static int load(struct target *t, const char *word)
     return EXIT_DONE;
 }
 
-static int check(int argc, char **argv)
+static int check_file(int argc, char **argv)
 {
     char name[64], file[4096];
 
@@ -106,15 +106,15 @@ static int check(int argc, char **argv)
     return rc < 0 ? rc : plugin_check(name, file, program ? argv + 4 : NULL);
 }
 
-static int stop(struct target *t, const char *name)
+static int stop_plugin(struct target *t, const char *name)
 {
     const char *words[] = {"plugin", "stop", name};
     return live_run(t, 3, words);
 }
 
 /* In their order, up to the first that fails. */
-static int each(struct target *t, int n, char **names,
-                int (*act)(struct target *t, const char *name))
+static int for_each_name(struct target *t, int n, char **names,
+                         int (*act)(struct target *t, const char *name))
 {
     struct probing_client *probe = NULL; /* says first, in one line, when nobody is there */
     int rc = 0;
@@ -129,7 +129,7 @@ static int each(struct target *t, int n, char **names,
 int command_plugin(struct target *t, int argc, char **argv)
 {
     if (argc >= 2 && strcmp(argv[1], "check") == 0)
-        return check(argc, argv);
+        return check_file(argc, argv);
     if (t->kind == TARGET_NONE)
         return cli_misuse(err_set(-EINVAL,
                                   "plugin needs a target: probing -t <pid> plugin %s (`probing "
@@ -138,9 +138,9 @@ int command_plugin(struct target *t, int argc, char **argv)
     /* `load NAME PATH` is the core's own, of a file there. */
     bool by_path = argc == 4 && strchr(argv[2], '/') == NULL && strchr(argv[3], '/') != NULL;
     if (argc >= 3 && strcmp(argv[1], "load") == 0 && !by_path)
-        return each(t, argc - 2, argv + 2, load);
+        return for_each_name(t, argc - 2, argv + 2, load_plugin);
     if (argc > 3 && strcmp(argv[1], "stop") == 0)
-        return each(t, argc - 2, argv + 2, stop);
+        return for_each_name(t, argc - 2, argv + 2, stop_plugin);
     if (argc >= 2 && strcmp(argv[1], "list") == 0)
         return live_list(t, argc, argv,
                          "select name, version, state, reason, doc, path from probing.plugins "

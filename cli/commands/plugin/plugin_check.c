@@ -61,8 +61,9 @@ struct check {
     int problems;
 };
 
-static void say(const char *label, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const char *label, const char *format, ...)
+static void print_line(const char *label, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void print_line(const char *label, const char *format, ...)
 {
     va_list args;
 
@@ -85,9 +86,10 @@ static void say_declared(const char *file)
     if (fd != -1)
         (void)close(fd);
     if (r == -EINVAL) /* else the struct itself is wrong, which loading will say */
-        say("declares", "NOT RIGHT: %s", err_text());
+        print_line("declares", "NOT RIGHT: %s", err_text());
     if (d != NULL)
-        say("declares",
+        print_line(
+            "declares",
             "%u views, %u metrics, %u aliases, %u flame modes, %u tables, %u tracks, %u panels, "
             "%u resources",
             d->all.n_views, d->all.n_metrics, d->all.n_aliases, d->all.n_flames, d->all.n_tables,
@@ -110,17 +112,17 @@ static int look_at_file(struct check *c)
         (void)!pread(fd, &api, sizeof(api), (off_t)facts.plugin);
     (void)close(fd);
     if (rc < 0) {
-        say("file", "%s: %s", c->file, err_text());
+        print_line("file", "%s: %s", c->file, err_text());
         return rc;
     }
-    say("file", "%s: %lld bytes, a library that can be loaded; it needs %u other librar%s", c->file,
-        (long long)st.st_size, facts.n_needed, facts.n_needed == 1 ? "y" : "ies");
+    print_line("file", "%s: %lld bytes, a library that can be loaded; it needs %u other librar%s",
+               c->file, (long long)st.st_size, facts.n_needed, facts.n_needed == 1 ? "y" : "ies");
     if (facts.plugin == 0) {
-        say("symbol", "it does not export " PLUGIN_SYMBOL);
+        print_line("symbol", "it does not export " PLUGIN_SYMBOL);
         return err_set(-ENOEXEC, "no symbol");
     }
-    say("symbol", PLUGIN_SYMBOL ", %u bytes; ABI %u.%u, needs %u.%u or later", api.size,
-        api.abi >> 16, api.abi & 0xffff, api.abi >> 16, api.min_minor);
+    print_line("symbol", PLUGIN_SYMBOL ", %u bytes; ABI %u.%u, needs %u.%u or later", api.size,
+               api.abi >> 16, api.abi & 0xffff, api.abi >> 16, api.min_minor);
     say_declared(c->file);
     return 0;
 }
@@ -135,7 +137,7 @@ int plugin_check_inside(void)
     return EXIT_DONE;
 }
 
-static void become(const struct check *c, char **program, const int pipe_fds[2])
+static void run_program(const struct check *c, char **program, const int pipe_fds[2])
 {
     static char self[] = "/proc/self/exe";
     static char *waiter[] = {"probing", "plugin", "check", "--inside", NULL};
@@ -158,7 +160,7 @@ static void become(const struct check *c, char **program, const int pipe_fds[2])
     _exit(127);
 }
 
-/* It stays a zombie until finish(), so that whoever looks finds it dead and not another. */
+/* It stays a zombie until end_process(), so that whoever looks finds it dead and not another. */
 static bool has_ended(const struct check *c, int *ret_status)
 {
     siginfo_t info = {.si_pid = 0};
@@ -196,7 +198,7 @@ static int wait_for_core(struct check *c)
     }
 }
 
-static int start(struct check *c, char **program)
+static int start_process(struct check *c, char **program)
 {
     static const char *const roots[] = {"/dev/shm", "/tmp"};
     char path[4096];
@@ -222,7 +224,7 @@ static int start(struct check *c, char **program)
     (void)fflush(stdout);
     c->pid = fork();
     if (c->pid == 0)
-        become(c, program, fds);
+        run_program(c, program, fds);
     c->hold = fds[1];
     (void)close(fds[0]);
     if (c->pid == -1) {
@@ -247,13 +249,13 @@ static int remove_own_dir(const char *place)
     return rmdir(place);
 }
 
-static int ignore(void *arg, const char *data, size_t size)
+static int ignore_text(void *arg, const char *data, size_t size)
 {
     (void)arg, (void)data, (void)size;
     return 0;
 }
 
-static void finish(struct check *c)
+static void end_process(struct check *c)
 {
     static const char *const words[] = {"eject"};
     struct probing_client *client = NULL;
@@ -265,7 +267,7 @@ static void finish(struct check *c)
         (void)snprintf(sock, sizeof(sock), "%s/sock", c->target.directory);
         if (!has_ended(c, &status) && c->target.directory[0] != '\0' &&
             target_connect(&c->target, &client) == 0) {
-            (void)probing_client_run(client, 1, words, END_NS, ignore, NULL, &status);
+            (void)probing_client_run(client, 1, words, END_NS, ignore_text, NULL, &status);
             probing_client_free(client);
             while (access(sock, F_OK) == 0 && clock_monotonic() < until && !has_ended(c, &status))
                 (void)poll(NULL, 0, 5);
@@ -285,20 +287,20 @@ static void say_came(const char *label, struct buf *before, struct buf *after)
 {
     struct buf came;
     uint32_t n = process_came(before, after, &came);
-    say(label, "%s", n > 0 ? buf_text(&came) : "none");
+    print_line(label, "%s", n > 0 ? buf_text(&came) : "none");
     buf_done(&came);
 }
 
 /* ---- the steps ---- */
 
-static void problem(struct check *c, const char *label, const char *text)
+static void print_problem(struct check *c, const char *label, const char *text)
 {
     c->problems++;
-    say(label, "NOT RIGHT: %s", text);
+    print_line(label, "NOT RIGHT: %s", text);
 }
 
 /* Did the process die of it?  Then that is said, with the stacks. */
-static bool died(struct check *c, const char *label)
+static bool has_died(struct check *c, const char *label)
 {
     int status;
     uint64_t until = clock_monotonic() + END_NS;
@@ -314,7 +316,7 @@ static bool died(struct check *c, const char *label)
                        strsignal(WTERMSIG(status)));
     else
         (void)snprintf(text, sizeof(text), "the process ended with status %d", WEXITSTATUS(status));
-    problem(c, label, text);
+    print_problem(c, label, text);
     /* /proc shows no root of the dead. */
     const char *inside = strstr(c->target.directory, "/root/");
     if (WIFSIGNALED(status))
@@ -322,7 +324,7 @@ static bool died(struct check *c, const char *label)
     return true;
 }
 
-static int load(struct check *c, const char *label)
+static int load_plugin(struct check *c, const char *label)
 {
     char note[ERR_TEXT_BYTES] = "", why[ERR_TEXT_BYTES];
     uint64_t begin = clock_monotonic();
@@ -330,21 +332,21 @@ static int load(struct check *c, const char *label)
     int rc = upload_plugin(&c->target, c->name, c->file, note, sizeof(note));
     double ms = (double)(clock_monotonic() - begin) / (double)NS_PER_MS;
     if (rc == 0) {
-        say(label, "init and start worked, in %.1f ms", ms);
+        print_line(label, "init and start worked, in %.1f ms", ms);
         if (note[0] != '\0' && strstr(note, WRONG_CALL) == NULL) /* say_calls() has all of them */
-            problem(c, label, note);
+            print_problem(c, label, note);
         return 0;
     }
     (void)snprintf(why, sizeof(why), "%s", err_text());
-    if (rc == -ECANCELED || (rc == -ECONNRESET && died(c, label)))
+    if (rc == -ECANCELED || (rc == -ECONNRESET && has_died(c, label)))
         return rc;
-    problem(c, label, why);
+    print_problem(c, label, why);
     c->failed = true;
     return rc;
 }
 
 /* "plugin stop NAME", whose answer says what was left behind. */
-static int stop(struct check *c, const char *label)
+static int stop_plugin(struct check *c, const char *label)
 {
     const char *const words[] = {"plugin", "stop", c->name};
     struct probing_client *client = NULL;
@@ -360,14 +362,14 @@ static int stop(struct check *c, const char *label)
     (void)snprintf(why, sizeof(why), "%s", rc < 0 ? err_why(rc) : "");
     char *text = rc == 0 ? strstr(answer.data, LEFT) : NULL;
     if (rc == 0)
-        say(label, "stop and destroy worked, in %.1f ms",
-            (double)(clock_monotonic() - begin) / (double)NS_PER_MS);
-    else if (!died(c, label))
-        problem(c, label, why);
+        print_line(label, "stop and destroy worked, in %.1f ms",
+                   (double)(clock_monotonic() - begin) / (double)NS_PER_MS);
+    else if (!has_died(c, label))
+        print_problem(c, label, why);
     /* In a process of our own we see ourselves what is left. */
     if (text != NULL && !(c->own && strstr(text, "it has left ") == text + sizeof(LEFT) - 1)) {
         text[strcspn(text, "\n")] = '\0';
-        problem(c, "left", text + sizeof(LEFT) - 1);
+        print_problem(c, "left", text + sizeof(LEFT) - 1);
     }
     buf_done(&answer);
     return rc;
@@ -412,9 +414,9 @@ static bool run_a_while(struct check *c, struct process_view *before, struct pro
     count_rows(c, before, after, &text);
     bool lives = !has_ended(c, &status);
     if (lives)
-        say("runs", "for %.3g s%s", (double)RUN_NS / (double)NS_PER_S, buf_text(&text));
+        print_line("runs", "for %.3g s%s", (double)RUN_NS / (double)NS_PER_S, buf_text(&text));
     else
-        (void)died(c, "runs");
+        (void)has_died(c, "runs");
     buf_done(&text);
     return lives;
 }
@@ -427,12 +429,12 @@ static void say_left(struct check *c, struct process_view *before, struct proces
 
     if (process_came(&before->threads, &now->threads, &came) > 0) {
         any = true;
-        problem(c, "threads", buf_text(&came));
+        print_problem(c, "threads", buf_text(&came));
     }
     buf_done(&came);
     if (process_came(&before->files, &now->files, &came) > 0) {
         any = true;
-        problem(c, "files", buf_text(&came));
+        print_problem(c, "files", buf_text(&came));
     }
     buf_done(&came);
     for (int signo = 1; signo <= 64; signo++) {
@@ -441,10 +443,10 @@ static void say_left(struct check *c, struct process_view *before, struct proces
         any = true;
         (void)snprintf(text, sizeof(text), "it left a handler of signal %d (%s)", signo,
                        strsignal(signo));
-        problem(c, "signals", text);
+        print_problem(c, "signals", text);
     }
     if (!any)
-        say("left", "no thread, descriptor or signal handler");
+        print_line("left", "no thread, descriptor or signal handler");
 }
 
 /* The calls that the core refused, from its log: core/plugin_host/plugin_contract.c. */
@@ -467,10 +469,10 @@ static void say_calls(struct check *c)
         if (quoted)
             at[strlen(at) - 1] = '\0';
         any = true;
-        problem(c, "calls", at + quoted);
+        print_problem(c, "calls", at + quoted);
     }
     if (!any)
-        say("calls", "none that probing/plugin.h rules out");
+        print_line("calls", "none that probing/plugin.h rules out");
     buf_done(&lines);
 }
 
@@ -481,19 +483,19 @@ static void look_at_report(struct check *c)
     int rc = report_names(c->file, names, sizeof(names));
 
     if (rc > 0)
-        say("report", "probing %s", names);
+        print_line("report", "probing %s", names);
     if (rc >= 0)
         return;
     (void)snprintf(why, sizeof(why), "%s", err_text());
-    problem(c, "report", why);
+    print_problem(c, "report", why);
 }
 
-static void steps(struct check *c)
+static void run_steps(struct check *c)
 {
     struct process_view before, after, now;
 
     process_look(&c->target, c->place, &before);
-    int rc = load(c, "load");
+    int rc = load_plugin(c, "load");
     if (rc < 0) {
         process_view_done(&before);
         return;
@@ -506,7 +508,7 @@ static void steps(struct check *c)
     rc = run_a_while(c, &before, &after) ? 0 : -ECONNRESET;
     process_view_done(&after);
     if (rc == 0)
-        rc = cli_interrupted ? -ECANCELED : stop(c, "stop");
+        rc = cli_interrupted ? -ECANCELED : stop_plugin(c, "stop");
     if (rc != -ECONNRESET)
         say_calls(c);
     if (rc == 0 && c->own) {
@@ -514,8 +516,8 @@ static void steps(struct check *c)
         say_left(c, &before, &now);
         process_view_done(&now);
     }
-    if (rc == 0 && load(c, "again") == 0)
-        (void)stop(c, "again");
+    if (rc == 0 && load_plugin(c, "again") == 0)
+        (void)stop_plugin(c, "again");
     process_view_done(&before);
 }
 
@@ -524,13 +526,13 @@ int plugin_check(const char *name, const char *file, char **program)
     struct check c = {.name = name, .file = file, .hold = -1, .own = program == NULL};
 
     if (look_at_file(&c) < 0) {
-        say("result", "it cannot be loaded");
+        print_line("result", "it cannot be loaded");
         return EXIT_FAILED;
     }
-    int rc = start(&c, program);
+    int rc = start_process(&c, program);
     if (rc == 0)
-        steps(&c);
-    finish(&c);
+        run_steps(&c);
+    end_process(&c);
     if (rc == 0 && !cli_interrupted)
         look_at_report(&c);
     if (rc < 0)
@@ -538,9 +540,10 @@ int plugin_check(const char *name, const char *file, char **program)
     if (cli_interrupted)
         return err_set(-ECANCELED, "interrupted");
     if (c.problems == 0)
-        say("result", "it can be loaded");
+        print_line("result", "it can be loaded");
     else
-        say("result", "%d problem%s found%s", c.problems, c.problems > 1 ? "s" : "",
+        print_line(
+            "result", "%d problem%s found%s", c.problems, c.problems > 1 ? "s" : "",
             c.own && c.failed
                 ? "; if it needs a particular program around it: plugin check FILE -- PROGRAM"
                 : "");

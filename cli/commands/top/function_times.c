@@ -32,7 +32,7 @@ static uint32_t hash_of(const char *name, const char *file)
     return (uint32_t)hash_text(hash_text(HASH_FNV, name), file);
 }
 
-/* Where it is, or belongs. */
+/* Gives the slot that it has, or would have. */
 static uint32_t *slot_of(const struct tally *t, const char *name, const char *file)
 {
     uint32_t at = hash_of(name, file) & t->mask;
@@ -75,7 +75,7 @@ static int make_room(struct tally *t)
 }
 
 /* NULL: there is no room for it. */
-static struct tally_function *get(struct tally *t, const char *name, const char *file)
+static struct tally_function *get_function(struct tally *t, const char *name, const char *file)
 {
     uint32_t *slot = t->slots != NULL ? slot_of(t, name, file) : NULL;
 
@@ -103,7 +103,8 @@ static void add_stack(struct tally *t, const struct json *frames, uint64_t ns)
     for (const struct json *f = frames->first; f != NULL; f = f->next) {
         if (strcmp(json_text(f, "type", "python"), "python") != 0)
             continue;
-        struct tally_function *fn = get(t, json_text(f, "func", "?"), json_text(f, "file", ""));
+        struct tally_function *fn =
+            get_function(t, json_text(f, "func", "?"), json_text(f, "file", ""));
         if (fn == NULL) {
             t->left_out++;
             return;

@@ -345,7 +345,7 @@ static uint32_t shown_threads(const struct top *top, const struct snapshot *look
 
 /* rows: of the terminal, 0: show all.  Threads have at most half of what is left, functions the
  * rest. */
-static int draw(struct top *top, const struct snapshot *look, uint32_t rows, struct buf *ret)
+static int draw_screen(struct top *top, const struct snapshot *look, uint32_t rows, struct buf *ret)
 {
     struct buf below;
     uint32_t threads = shown_threads(top, look);
@@ -369,7 +369,7 @@ static int draw(struct top *top, const struct snapshot *look, uint32_t rows, str
 
 /* ---- the command ---- */
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct top *o = arg;
 
@@ -406,7 +406,7 @@ static int wait_until(struct top *top, uint64_t until)
     return rc;
 }
 
-static int once(struct top *top)
+static int print_once(struct top *top)
 {
     struct snapshot look;
     struct buf text, painted;
@@ -423,7 +423,7 @@ static int once(struct top *top)
     buf_init(&painted, PICTURE_MAX_BYTES);
     if (rc == 0)
         rc = top->json ? snapshot_json(&look, &top->tally, top->ours, &painted)
-                       : draw(top, &look, /* rows= */ 0, &text);
+                       : draw_screen(top, &look, /* rows= */ 0, &text);
     if (rc == 0 && !top->json)
         screen_paint(&text, top->colours, &painted);
     if (rc == 0 && top->colours && !top->json)
@@ -437,7 +437,7 @@ static int once(struct top *top)
 }
 
 /* One look, and waiting for the next.  1: it was enough. */
-static int turn(struct top *top, struct snapshot *look, bool first)
+static int show_look(struct top *top, struct snapshot *look, bool first)
 {
     struct buf text;
     int rc = snapshot_take(top->looker, &top->tally, look);
@@ -446,7 +446,7 @@ static int turn(struct top *top, struct snapshot *look, bool first)
     tally_next(&top->tally);
     while (rc == 0 || rc == -EAGAIN) {
         buf_init(&text, PICTURE_MAX_BYTES);
-        rc = draw(top, look, cli_rows(), &text);
+        rc = draw_screen(top, look, cli_rows(), &text);
         if (rc == 0)
             screen_draw(&text, top->colours);
         buf_done(&text);
@@ -463,13 +463,13 @@ static int turn(struct top *top, struct snapshot *look, bool first)
     return rc;
 }
 
-static int live(struct top *top)
+static int run_screen(struct top *top)
 {
     struct snapshot look;
     int rc = screen_open();
 
     for (bool first = true; rc == 0; first = false) {
-        rc = turn(top, &look, first);
+        rc = show_look(top, &look, first);
         snapshot_done(&look);
     }
     screen_close();
@@ -479,7 +479,7 @@ static int live(struct top *top)
 int command_top(struct target *t, int argc, char **argv)
 {
     struct top top = {.interval_ns = NS_PER_S, .target = t, .color = "auto"};
-    int rc = cli_parse(argc, argv, take, &top);
+    int rc = cli_parse(argc, argv, parse_option, &top);
 
     if (rc == 0)
         rc = cli_misuse(terminal_colours(top.color));
@@ -492,7 +492,7 @@ int command_top(struct target *t, int argc, char **argv)
         rc = looker_new(t, &top.looker);
     if (rc < 0)
         return rc;
-    rc = top.once || cli_width() == 0 ? once(&top) : live(&top);
+    rc = top.once || cli_width() == 0 ? print_once(&top) : run_screen(&top);
     looker_free(top.looker);
     tally_done(&top.tally);
     if (rc == 0 && cli_interrupted)
