@@ -278,7 +278,7 @@ def test_a_file_of_too_many_hosts_is_refused_at_once(world):
 # ---- other machines ----
 
 def test_a_file_of_a_hosts_name_is_not_believed(world, monkeypatch):
-    """Who may write into the folder in which it is called does not say where it goes."""
+    """A user who may write into the folder where it is called does not choose where it goes."""
     env = remote_shell(world, SHELL)
     (world.tmp / "far").write_text("elsewhere1\nelsewhere2\n")
     monkeypatch.chdir(world.tmp)

@@ -123,7 +123,7 @@ def test_one_is_gone(world, python):
     assert "127.0.0.1" in found["ranks"][2]["why"]
 
 
-# What a rank does is known by what the job is called with.
+# A rank's work is known by what the job is called with.
 CALLS = """
 import os, sys, time
 import torch, torch.distributed as dist

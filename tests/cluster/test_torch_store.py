@@ -107,7 +107,7 @@ class Player:
 
 
 def as_new(answers):
-    """What a store of torch 2.13 does: closes what is no greeting, then gives these answers."""
+    """A store of torch 2.13: closes what is no greeting, then gives these answers."""
     def play(connection, number):
         if number == 1:
             connection.close()

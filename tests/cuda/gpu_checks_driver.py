@@ -25,7 +25,7 @@ def ask_raw(*words):
 
 
 def check_codes(python):
-    """What each CUPTI here answers, also to several subscribers."""
+    """The answers of each CUPTI here, also to several subscribers."""
     said, ended = {}, []
     for path in cuptis(python):
         said[path] = []

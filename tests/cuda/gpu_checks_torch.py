@@ -138,7 +138,7 @@ def check_on_and_off(python):
 
 
 def share(job, span):
-    """What the device did in that time: {column: share of it}."""
+    """The device's work in that time: {column: share of it}."""
     names = ["busy_ns", "kernel_ns", "collective_ns", "copy_ns", "idle_ns", "idle_host_ns",
              "idle_sync_ns", "idle_copy_ns", "idle_other_ns"]
     sums = job.rows("select count(*), %s from cuda.device_time where ts between to_timestamp(%f) "
@@ -188,7 +188,7 @@ REPORTS = [["cuda"], ["cuda", "--json"], ["gpu"], ["gpu", "--json"], ["torch"], 
 
 
 def check_reports(python):
-    """What commands say of a job that trains, kept to be read by people."""
+    """The answers of commands about a job that trains, kept to be read by people."""
     job, failed = Job(python, "torch", "cuda", "gpu", "memory", "system", "profile"), []
     try:
         job.wait_state("tracing")

@@ -22,7 +22,7 @@ def test_aside_while_the_profiler_runs(world):
     d.do("profile.__enter__()")
     wait_for(lambda: d.tracing("state") == ["aside"], "it stepped aside")
     assert "torch.profiler (Kineto) runs" in d.tracing("reason")[0]
-    # What torch's profiler switches on for itself is not switched off, nor are its buffers taken.
+    # Nothing that torch's profiler switches on is switched off, nor are its buffers taken.
     assert d.do(ON) == "[1, 2, 4, 5, 10, 17, 38]"
     registered = d.do("print(cupti.standin_calls(3))")
     d.do("kernel('of the other')")

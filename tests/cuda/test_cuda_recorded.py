@@ -72,7 +72,7 @@ def check(world, file):
     wait_for(lambda: sum(d.tracing("records", "unknown")) - sum(before) >= len(kinds),
              lambda: repr((before, len(kinds), d.rows("select * from cuda.tracing"))))
     assert d.tracing("torn", "lost", "late") == [0, 0, 0]
-    # What has no row: calls that were short, and contexts.
+    # No row for calls that were short, and for contexts.
     d.wait_rows("select 1 from cuda.kernels", kinds.count(10))
     for table, of in (("kernels", (10,)), ("memcpy", (1, 2, 22)), ("memory", (49,)),
                       ("sync", (38,)), ("overhead", (17,))):

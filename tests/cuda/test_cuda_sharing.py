@@ -33,7 +33,7 @@ def test_both_get_all_records(world, version):
     d.do("kernel('alone')")
     kineto(d, "shares")
     d.do("for i in range(3): kernel('both')")
-    # Who leaves takes nothing from the other, in either order.
+    # One that leaves takes nothing from the other, in either order.
     assert d.target.probing("config", "cuda.kernels=off").returncode == 0
     assert d.do(ON) == "[10] 1"
     d.do("kernel('theirs')")

@@ -113,7 +113,7 @@ def test_tracing_that_costs_too_much_is_in_windows_and_says_why(world):
              "the reason in the log")
     said = d.target.probing("cuda").stdout
     assert re.match("tracing is between: it traces for", said), said
-    # What is asked for counts at once, and more than the share.
+    # A window that is asked for begins at once, and counts more than the share.
     assert d.target.probing("config", "cuda.window=always").returncode == 0
     d.wait_state("tracing")
     kernels = d.tracing("kernels")[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs on a machine with a GPU tells how it stands at any time: here where there is none."""
+"""The checks for a machine with a GPU tell at any time how they stand: here without a GPU."""
 import json
 import os
 import subprocess

@@ -81,7 +81,7 @@ def symbols(library):
 
 
 def test_names_of_the_library(installed):
-    """What others see has one prefix; nothing is kept, started or ended."""
+    """Its public names have one prefix; nothing is kept, started or ended."""
     found = symbols(installed / "lib" / "libprobing_client.a")
     shown = {name for name, kind in found if kind.isupper() and kind != "U"}
     header = (ROOT / "include" / "probing" / "client.h").read_text()

@@ -37,7 +37,7 @@ def test_nothing_of_ours_gets_their_numbers(world):
         assert target.probing("eval", "wrote").stdout == "[]\n"
         target.rows("select count(*) from cpu.tasks")
     assert target.probing("eval", "os.read(0, 1)").returncode == 1
-    # What it puts there itself is its own, and stays.
+    # A file that the program puts there itself is its own, and stays.
     assert target.probing("eval", "os.dup2(os.open('/dev/zero', 0), 0)").returncode == 0
     child = target.probing("eval", "os.fork() or (threading.Event().wait(600), os._exit(0))")
     assert child.returncode == 0, child.stderr

@@ -61,7 +61,7 @@ class Crasher:
         return dict(zip(names, rows[0]))
 
     def functions(self, state="crashed"):
-        """Of all threads in that state; a compiler's suffixes (.cold, .isra.0) do not matter."""
+        """All threads in that state; a compiler's suffixes (.cold, .isra.0) do not matter."""
         return [(row[0] or "?").split(".")[0] for row in self.rows(
             "select func from crash.frames where state = '%s' order by tid, depth" % state)]
 

@@ -32,7 +32,7 @@ def test_eject_leaves_nothing(world):
 
 @pytest.mark.parametrize("busy", ["query", "watch", "eval", "backtrace", "script", "fork"])
 def test_eject_while_busy(world, busy):
-    """What runs is ended, or the refusal says what it is; nothing hangs and nothing is left."""
+    """A running command is ended, or the refusal names it; nothing hangs and nothing is left."""
     source = LOOP if busy != "fork" else """
 wait_go()
 while True:

@@ -58,7 +58,7 @@ def test_the_target_may_stand_behind(world, target):
                   ["query", "-f", "csv", "select 42", "--target", pid], ["eval", "-t", pid, "42"]):
         done = world.probing(*words)
         assert done.returncode == 0 and "42" in done.stdout, (words, done.stderr)
-    # What belongs to the command or to a script is left to it.
+    # Words that belong to the command or to a script are left to it.
     script = world.tmp / "words.py"
     script.write_text("print(argv[1:])")
     done = world.probing("-t", pid, "eval", "-f", str(script), "-t", "1")
@@ -395,7 +395,7 @@ def test_a_plugin_of_the_start_waits_for_what_it_needs(world):
 
 
 def test_a_process_cannot_name_files_for_the_command(world):
-    """What it says of its plugins is not believed: no file that it names is opened for it."""
+    """Its claims about plugins are not believed: no file that it names is opened for it."""
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="m") as place:
         open(os.path.join(place, "mine.so"), "wb").close()
         for named in (os.path.join(place, "mine"), "../" * 12 + place[1:] + "/mine"):

@@ -127,7 +127,7 @@ def test_manual_page_has_no_warning():
 
 
 def bash(words):
-    """What bash offers for the last of these words."""
+    """Bash's offers for the last of these words."""
     script = ('source /dev/stdin <<< "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
               '_probing; printf "%s\\n" "${COMPREPLY[@]}"')
     return subprocess.run(["bash", "-c", script, "bash", probing("completion", "bash"), *words],

@@ -89,7 +89,7 @@ def test_a_limit_on_the_size_of_files(world, target, words):
     assert not [f for f in os.listdir(str(world.tmp)) if f.endswith(".part")]
 
 
-# What each command says on stdout, and how it is asked for it.
+# Each command's output on stdout, and how it is asked for it.
 SAYS = [["query", "select 1 as a"], ["query", "--format", "csv", "select 1 as a"],
         ["query", "--format", "json", "select * from generate_series(1, 100000)"],
         ["query", "--format", "arrow", "select 1 as a"], ["tables"],

@@ -30,7 +30,7 @@ def shell(target, *words, at=None, **ways):
 
 
 def answer(t, text):
-    """What comes between what is typed and the next prompt."""
+    """The text between what is typed and the next prompt."""
     t.type(text + "\n")
     said = t.wait(r"(?s)\n(.*\n)?[^\n]*=> ")
     return said[said.index("\n") + 1:]

@@ -269,7 +269,7 @@ def test_seccomp_kills(world):
 
 @ROOT_ONLY
 def test_seccomp_unreadable(world):
-    """Who may not read the filter does not try it out."""
+    """A user who may not read the filter does not try it out."""
     target = other_user(world, FILTERED % (LISTEN, KILL_PROCESS))
     done = as_nobody(target, "inject")
     refused(done, str(target.pid), "seccomp", "sudo")

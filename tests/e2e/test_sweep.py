@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dead leave: their memory is given back, their data is kept within limits."""
+"""The data of the dead: their memory is given back, their files are kept within limits."""
 import os
 import shutil
 import time

@@ -128,7 +128,7 @@ def test_tables_fit_the_terminal(world, target):
 
 
 def test_tables_for_a_person(world, target):
-    """What has rows first, what is probing's own behind --all; a pipe has all, as it was."""
+    """Tables with rows come first, probing's own behind --all; a pipe has all, as it was."""
     script = world.tmp / "rows.lua"
     script.write_text('probing.table("zzz", {n = "i64"}):add{n = 1}\n')
     assert target.probing("script", "run", str(script)).returncode == 0

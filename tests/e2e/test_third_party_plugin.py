@@ -38,7 +38,7 @@ def test_template_builds_loads_and_counts(world):
 
 
 def test_plugin_of_the_readme(world):
-    """What the README shows compiles without a warning, loads, and answers as it says."""
+    """The README's plugin compiles without a warning, loads, and answers as it says."""
     text = (ROOT / "README.md").read_text()
     source = world.tmp / "demo.c"
     source.write_text(re.search(r"```c\n(.*?)```", text, re.S).group(1))

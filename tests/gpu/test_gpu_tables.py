@@ -365,7 +365,7 @@ def test_leaving_while_the_driver_hangs(world):
 
 
 def test_an_environment_that_cannot_be_read_is_not_guessed(world):
-    """Where process_vm_readv() is forbidden no device is visible for sure, and none is hidden."""
+    """If process_vm_readv() is forbidden, no device is visible for sure, and none is hidden."""
     machine = Machine(world, devices(2))
     number = {"x86_64": 310, "aarch64": 270}[os.uname().machine]
     target = world.start(DEBIAN_PYTHON, "-c", FILTERED % number, "/usr/bin/sleep", "600",

@@ -81,7 +81,7 @@ def in_terminal(world, *words, typed=b"", env=None, idle=30.0, size=None):
 
 
 def steers(seen):
-    """What in the output is neither text nor ours; empty when all is well."""
+    """Parts of the output that are neither text nor ours; empty when all is well."""
     seen = re.sub(rb"\^[A-Z\\]", b"", seen)  # the terminal's own echo of what was typed
     for own in OURS:
         seen = seen.replace(own, b"\n")

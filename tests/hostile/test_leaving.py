@@ -204,7 +204,7 @@ def test_eject_on_a_busy_machine(world):
 
 
 def test_eject_beside_a_client_that_takes_nothing(world, target):
-    """Who does not read holds nobody up."""
+    """A client that does not read holds nobody up."""
     deaf = socket.socket(socket.AF_UNIX)
     deaf.connect(os.path.join(directory_of(target), "sock"))
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)

@@ -38,7 +38,7 @@ QUERIES = ["select count(*), sum(n), count(distinct word) from script.kept",
 
 @pytest.fixture(scope="module")
 def grave(tmp_path_factory):
-    """What a process leaves that was sampled, had a script, and crashed: without links."""
+    """The files of a process that was sampled, had a script, and crashed: without links."""
     tmp = tmp_path_factory.mktemp("dead")
     kept = lend(World(tmp))
     world = next(kept)
@@ -125,7 +125,7 @@ def noise(r, size):
 
 
 def numbers(r, size):
-    """What lengths and offsets are tried with."""
+    """Values that lengths and offsets are tried with."""
     some = [0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 2**63 - 1, 2**63, 2**64 - 1, 2**40, 4096]
     return b"".join(r.choice(some).to_bytes(8, "little") for _ in range(size // 8))
 

@@ -44,7 +44,7 @@ def world(tmp_path, shared):
 
 
 def place_of(target):
-    """Where the data of a target that was entered lie."""
+    """The data directory of a target that was entered."""
     return Path(re.search(r"data: (\S+)", target.inject().stdout).group(1))
 
 
@@ -472,7 +472,7 @@ def test_file_system_that_never_answers(world, victim):
 
 
 def test_names_of_mapped_files(world, victim):
-    """What /proc/PID/maps shows is chosen by the process: names with breaks, dots and blanks."""
+    """The process chooses what /proc/PID/maps shows: names with breaks, dots and blanks."""
     source = """
 import mmap, os
 here = %r

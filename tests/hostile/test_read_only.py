@@ -168,7 +168,7 @@ PURE = set("""
     version week year
 """.split())
 
-# What a websocket's message may ask for.
+# Requests that a websocket's message may make.
 MESSAGES = {"run", "watch", "subscribe", "follow", "cancel"}
 
 
@@ -223,7 +223,7 @@ def test_every_command_is_in_the_table(door):
 
 
 def test_every_command_of_the_sources_is_in_the_table():
-    """Those of plugins that are not in the process, too."""
+    """Also those of plugins that are not in the process."""
     here = set()
     for folder in ("core", "plugins"):
         for path in (ROOT / folder).rglob("*.c"):

@@ -38,7 +38,7 @@ def ask(door, path="/healthz", **how):
 
 
 def hear_all(s):
-    """What comes until it closes, and whether it was reset."""
+    """Read until it closes, and tell whether it was reset."""
     data = b""
     try:
         while True:
@@ -239,7 +239,7 @@ def test_a_host_is_read_strictly(door):
 
 
 def test_a_request_has_one_reading(door):
-    """What two parsers could take for different requests is refused, and ends the connection."""
+    """Bytes that two parsers could read differently are refused and end the connection."""
     then = b"GET /tables HTTP/1.1\r\nHost: localhost\r\n\r\n"
     heads = (b"Content-Length: 0\r\nContent-Length: %d\r\n",
              b"Content-Length: %d\r\nContent-Length: 0\r\n",
@@ -336,7 +336,7 @@ def test_requests_without_end(door):
 
 
 def test_half_closed(door):
-    """Who has stopped sending is answered by text, and his request by HTTP is not kept running."""
+    """A client that has stopped sending is answered by text; its HTTP request does not go on."""
     with dial(door.sock) as s:
         s.sendall(b"version\nversion\n")
         s.shutdown(socket.SHUT_WR)

@@ -179,7 +179,7 @@ def test_a_debugger_holds_a_signal_of_ours(world):
 
 
 def enter_until_it_ends(world, *words):
-    """What a wait of 3 s says at its end, while we come and go at least once a second."""
+    """The result of a wait of 3 s, while we come and go at least once a second."""
     target = world.start(str(LIMITED), *words)
     target.wait_line("ready")
     deadline = time.monotonic() + 60
@@ -199,7 +199,7 @@ def test_a_wait_goes_on_with_what_is_left(world, call):
 
 @pytest.mark.parametrize("call", ["epoll_wait", "sigtimedwait", "recv", "semtimedop"])
 def test_another_thread_is_taken(world, call):
-    """What cannot be handed back is not taken where another thread can be had."""
+    """A signal that cannot be handed back is not taken if another thread can be had."""
     assert "ended after" in enter_until_it_ends(world, call, "3000", "beside")
 
 

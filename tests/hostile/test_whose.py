@@ -157,7 +157,7 @@ def program(world, name, text):
 
 
 def evil_plugins(world):
-    """Of a user's: each marks a file with the rights that it has."""
+    """Programs of a user: each marks a file with the rights that it has."""
     marked, folder = world.data / "marked", world.data / "evil"
     folder.mkdir()
     made = world.plugin("memory", """
@@ -250,7 +250,7 @@ def test_daemon_with_a_users_rights(world):
 
 
 def test_rights_that_are_put_on_later(world):
-    """Who may ask is asked anew each time: the kernel does not let that user trace it, either."""
+    """The right to ask is checked each time: the kernel does not let that user trace it, either."""
     target = world.python(IDLE)
     target.wait_line("ready")
     enter(target)
@@ -325,7 +325,7 @@ def capable(world):
 
 
 def test_capabilities_that_a_process_was_given(world):
-    """What it may do, no other process of its user may: it is not lent to them."""
+    """Its rights are not those of its user's other processes: they are not lent to them."""
     target = world.start(
         "setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups",
         "--inh-caps=+net_raw", "--ambient-caps=+net_raw", DEBIAN_PYTHON, "-u",
@@ -373,7 +373,7 @@ def test_root_with_less_than_the_process(world):
 
 
 def test_user_namespace_below(world):
-    """Who is root in a namespace of his own, or his plain self there, traces nothing outside."""
+    """A user who is root in his own namespace, or himself there, traces nothing outside."""
     target = enter(nobodys(world))
     for how in (["--user"], ["--user", "--map-root-user"], ["--user", "--map-current-user"]):
         made = subprocess.run([*AS_NOBODY, "unshare", *how, "true"], capture_output=True)

@@ -47,7 +47,7 @@ def built(arch):
 
 
 def test_libraries(tmp, cc):
-    """Those of inject_test, whose C source stands as text in its header."""
+    """The programs of inject_test, whose C source stands as text in its header."""
     text = re.search(r"static const char source\[\] =\n(.*?);\n\n", LIBRARY_TEST.read_text(), re.S)
     source = "".join(ast.literal_eval(line.strip()) for line in text[1].splitlines())
     for name, code in (("1.0-test", source), ("2.0-test", source), ("bad", BROKEN)):

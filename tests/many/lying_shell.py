@@ -62,7 +62,7 @@ def head(dice, parts):
 
 
 def told(dice, how, parts, data):
-    """What is said in place of one frame."""
+    """The bytes that are sent in place of one frame."""
     size, kind, channel, zero, host, stream = parts
     true = HEAD.pack(*parts) + data
     if how == "head":

@@ -109,7 +109,7 @@ def test_a_clock_that_was_set_after_a_rank_began(world, pair):
                "from %s order by 1" % ALL)
     assert abs(said[0]["o"] - 5 * S) <= said[0]["e"] <= S // 1000
     assert (said[1]["o"], said[1]["e"]) == (0, 0)
-    # What is asked for by name only is not part of *, and conditions on it choose who is asked.
+    # A column that is asked for by name only is not part of *, and conditions on it choose members.
     assert not {"_clock_offset_ns", "_clock_error_ns"} & set(
         ask(world, both, "select * from %s limit 1" % ALL)[0])
     assert [r["_rank"] for r in ask(

@@ -111,7 +111,7 @@ def test_root_names_the_job_of_another_user(jobs, user):
 
 
 def test_a_program_with_the_rights_of_another_is_no_rank(jobs):
-    """Who starts a setuid program writes its environment, and it runs as root."""
+    """The user who starts a setuid program writes its environment, and it runs as root."""
     program = jobs.tmp / "sleep"
     shutil.copy(shutil.which("sleep"), str(program))
     program.chmod(0o4755)

@@ -27,7 +27,7 @@ gated) cat %(gate)s ;;
 esac
 exec sh -c "$*"
 """
-# What stands between, as ssh does: nothing of it is left to the relay when it is killed.
+# A program between, as ssh is: nothing of it is left to the relay when it is killed.
 PUMP = """import os, subprocess, sys, threading
 there = subprocess.Popen(["sh", "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 def copy(a, b):
@@ -124,7 +124,7 @@ def test_what_is_about_this_machine_is_not_said_of_another(far):
 
 
 def test_as_on_this_machine(far):
-    """What a command gives over a relay is what it gives here."""
+    """A command gives the same over a relay as here."""
     there, here = "ssh:node/job:" + far.job, "job:" + far.job
     for words in (("query", "select count(*) > 0 as some from process.envs", "--format", "csv"),
                   ("eval", "me * 2"), ("config", "get", "server.listen"), ("tables",),
@@ -346,7 +346,7 @@ def test_nothing_stays_behind(far, victim):
 
 
 def test_a_command_there_ends_with_who_asked(far):
-    """What a relay runs (files of the dead are read there) ends when nobody wants it any more."""
+    """A relay's children (which read files of the dead) end when nobody wants them any more."""
     target, = start_ranks(far.world, 1, RANK="8", TORCHELASTIC_RUN_ID="slow-%d" % os.getpid())
     target.kill()
     sql = "select count(*) as n from range(100000000000)"
@@ -402,7 +402,7 @@ def peak_kb(pid):
 
 @pytest.mark.skipif(bool(sanitized()), reason="sanitizers take memory of their own")
 def test_a_slow_reader_blocks_nobody(far):
-    """Who does not read gets nothing more, and holds no memory."""
+    """A client that does not read gets nothing more, and holds no memory."""
     sql = "select repeat('x', 1000) as x from range(200000)"
     asker = far.begin("-t", "ssh:node/job:" + far.job, "query", "--format", "csv", sql)
     asker.stdout.readline()

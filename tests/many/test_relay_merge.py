@@ -211,7 +211,7 @@ def test_a_terminal_shows_how_many_have_answered(far, where):  # noqa: F811
 
 
 def test_nothing_of_it_stays_behind(far):  # noqa: F811
-    """Who asks is killed while relays wait for one that stands still."""
+    """The client is killed while relays wait for a member that stands still."""
     asker = far.begin("-t", who(far), "query", "select count(*) from global.process.envs", **TREE)
     still = far.relay_of("n3")
     os.kill(still, signal.SIGSTOP)

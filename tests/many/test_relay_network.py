@@ -101,7 +101,7 @@ def test_one_is_cut_off(job):
 
 
 def test_cut_off_in_the_middle(job):
-    """What comes of the others goes on, Ctrl-C ends it at once, and no relay is left on them."""
+    """The others' output goes on, Ctrl-C ends it at once, and no relay is left on them."""
     watch = job.begin(1, "-t", ALL + job.name, "watch", "select 1 as one", "--interval", "50ms",
                       "--format", "jsonl")
     got = set()
@@ -203,7 +203,7 @@ def test_one_way_is_cut(job):
 
 
 def blocks(name, heading):
-    """What is indented below a heading of a page: one text for each piece."""
+    """Pieces that are indented below a heading of a page: one text for each."""
     page = (ROOT / "docs" / name).read_text().split(heading + "\n", 1)[1].split("\n## ")[0]
     return [textwrap.dedent(b) for b in re.findall(r"(?:^ {4}.*\n)+", page, flags=re.M)]
 

@@ -48,7 +48,7 @@ class Place:
         worked(*pip(sys.executable), "--python", self.python, "uninstall", "-q", "-y", *names)
 
     def ran(self):
-        """Of the other project, since it was asked last."""
+        """Lines of the other project since it was asked last."""
         words = self.ran_file.read_text() if self.ran_file.exists() else ""
         self.ran_file.write_text("")
         return words

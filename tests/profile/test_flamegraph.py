@@ -33,7 +33,7 @@ def write(target, file, *arguments):
     return path.read_bytes()
 
 
-# What the page draws and says, without a browser: boxes of a row, and the tip over each.
+# Run the page's script without a browser: boxes of a row, and the tip over each.
 BROWSER = r"""
 const boxes = [], handlers = {}, elements = {};
 const context = new Proxy({measureText: () => ({width: 7}), fillRect: (...box) => boxes.push(box)},
@@ -76,7 +76,7 @@ def test_page_says_how_many_samples(sampled):
 
 
 def test_difference_keeps_its_boxes_apart(world):
-    """What grew and what shrank in one function: both are there, inside of it."""
+    """Growth and shrinkage in one function: both are there, inside of it."""
     (world.tmp / "b.folded").write_text("main;a;old 300\nmain;a;both 100\nmain;b 50\n")
     (world.tmp / "c.folded").write_text("main;a;new 300\nmain;a;both 120\nmain;b 50\nmain;c 9\n")
     page = world.tmp / "d.html"

@@ -271,7 +271,7 @@ def test_live_settings(world):
 
 
 def test_rates_above_the_tick(world):
-    """Where the kernel permits finer clocks, 4,000 Hz is that; sums stay right."""
+    """If the kernel permits finer clocks, 4,000 Hz is that; sums stay right."""
     target = world.start(helper("natives"))
     target.wait_line("ready")
     target.inject("--plugin", "profile")

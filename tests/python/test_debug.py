@@ -267,7 +267,7 @@ def debugpy_folder_of_its_own(python):
 
 
 def debugpy_folder(python):
-    """Where debugpy is for this Python: None for its own; else once brought into build/."""
+    """The folder of debugpy for this Python: None for its own; else once brought into build/."""
     if debugpy_folder_of_its_own(python):
         return None
     folder = BUILD.parent / "debugpy" / ("3.%d" % minor_of(python))

@@ -305,7 +305,7 @@ while True: time.sleep(0.005)
 
 
 def test_a_program_without_threading(world, python):
-    """Who imports it first is its main thread, and to 3.12 waits for itself at the end."""
+    """The first importing thread is its main thread, and to 3.12 waits for itself at the end."""
     target = world.start(python, """
 import os, sys, time
 print("ready", flush=True)
@@ -488,7 +488,7 @@ def test_what_it_starts_is_the_programs(world, python):
 
 
 def test_while_the_core_comes_and_leaves(world, python):
-    """Of those that came before the plugin, one in six heard 'unknown command'."""
+    """One in six that came before the plugin heard 'unknown command'."""
     target = world.start(python, LOOP)
     words, over = set(), threading.Event()
 

@@ -33,7 +33,7 @@ def external(target, *words):
 
 
 def memory_of(target):
-    """What a core in the process would change."""
+    """Things that a core in the process would change."""
     return holds_ours(target.pid), len(os.listdir("/proc/%d/task" % target.pid))
 
 
@@ -318,7 +318,7 @@ def resident_most(pid):
 
 
 def run_measured(world, *words):
-    """What the command says, and the most memory it had, in KB; ours before exec() counts, too."""
+    """The command's output, and its peak memory in KB; ours before exec() counts, too."""
     command = subprocess.Popen([str(CLI), *words], stdout=subprocess.PIPE, env=world.env, text=True)
     text = command.stdout.read()
     _, status, usage = os.wait4(command.pid, 0)

@@ -210,7 +210,7 @@ f()
 
 
 def test_tensors(world):
-    """Of every torch that is here: its layout is no promise."""
+    """Each torch that is here: its layout is no promise."""
     tried = 0
     for python in ["/usr/bin/python3", str(ROOT / "build" / "torch" / "bin" / "python")]:
         if not os.path.exists(python) or not has_torch(python):

@@ -141,7 +141,7 @@ def test_our_own_page_works(browser, door):
     assert tab.run("document.cookie") == ""  # no script reads it
 
 
-# What a page may try; each gives "open" when it got in.
+# Tries of a page; each gives "open" when it got in.
 ATTACKS = {
     "read": "fetch('%(here)s/query?q=select+1', {credentials: 'include'})"
             ".then(r => 'open ' + r.status, e => 'no')",

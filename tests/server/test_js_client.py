@@ -12,7 +12,7 @@ CLIENT = ROOT / "core" / "server" / "page" / "client.js"
 
 
 def node_flags():
-    """What node needs to have WebSocket: nothing from 22 on, a flag from 20.10; None: it cannot."""
+    """Words that give node WebSocket: none from 22 on, a flag from 20.10; None: it cannot."""
     for flags in ([], ["--experimental-websocket"]):
         done = subprocess.run(["node", *flags, "-e", "process.exit(globalThis.WebSocket ? 0 : 1)"],
                               capture_output=True)

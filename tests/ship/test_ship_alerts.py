@@ -58,7 +58,7 @@ def test_the_files_are_whole():
     assert all("`%s`" % name in page for name in alerts())
 
 
-# What ship sends every 10 s, as promtool writes series: begin+step x how often, _ for none.
+# Series that ship sends every 10 s, as promtool writes them: begin+step x how often, _ for none.
 GOOD = {"probing_torch_step": "0+5x780", "process_threads": "9x780",
         "probing_torch_step_seconds": "0.01x780", "probing_nccl_oldest_inflight_seconds": "0x780",
         "process_resident_memory_bytes": "1000000000+0x780"}

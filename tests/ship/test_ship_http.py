@@ -134,7 +134,7 @@ def test_a_server_that_fails_gets_it_all_in_the_end(world, receive, fault):  # n
                                          (415, "answers 415"),
                                          (407, "wants a user and a password")])
 def test_a_wrong_address_ends_it(world, receive, status, said):  # noqa: F811
-    """Where a proxy wanted a password, each row was given up as refused."""
+    """If a proxy wanted a password, each row was given up as refused."""
     rank, = start_job(world)
     add(rank, 3)
     to = receive(lambda receiver, request: (

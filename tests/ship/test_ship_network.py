@@ -44,7 +44,7 @@ def words(job, *more):
 
 
 def table(job, number):
-    """What the state file says of that machine: rows sent, and whether more are under way."""
+    """The state file's numbers for that machine: rows sent, and whether more are under way."""
     try:
         lines = (job.tmp / "state" / "ship.json").read_text().splitlines()[1:]
     except OSError:

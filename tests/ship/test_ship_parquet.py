@@ -79,7 +79,7 @@ def test_a_clock_that_goes_wrong_is_told_beside_the_times(world):
 
 
 def test_rows_that_have_just_come_are_there(world):
-    """Those that are in the rings when it looks are no rows of the next time."""
+    """Rows that are in the rings when it looks are no rows of the next time."""
     rank, = start_job(world)
     for _ in range(8):
         add(rank, 5)

@@ -20,7 +20,7 @@ from wire import IDLE, dial, open_door  # noqa: E402
 PACKAGE = str(ROOT / "plugins" / "python" / "package")
 TYPE = "application/vnd.apache.arrow.stream"
 
-# What pyarrow makes of the streams that are named, as JSON; of doubles their bits, of times ns.
+# Pyarrow's view of the streams that are named, as JSON; doubles as bits, times as ns.
 READ = """
 import json, pyarrow.ipc, struct, sys
 def cells(column):
@@ -65,7 +65,7 @@ def bits(number):
 
 
 def read(*paths):
-    """What pyarrow reads from each."""
+    """The rows that pyarrow reads from each."""
     done = subprocess.run([str(python_with("pyarrow") / "python3"), "-c", READ, *map(str, paths)],
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -157,7 +157,7 @@ def test_parquet_is_read_by(package, job, tmp_path):
 
 
 def on_a_terminal(job, *words):
-    """What the command shows on its stderr when that is a terminal."""
+    """The command's text on its stderr when that is a terminal."""
     master, slave = os.openpty()
     done = subprocess.Popen([str(CLI), "-t", str(job.pid), "export", *words], stdout=slave,
                             stderr=slave, stdin=subprocess.DEVNULL, env=job.world.env)

@@ -39,7 +39,7 @@ def start(world, python, target=TARGET, by_torchrun=True, size=2):
 
 
 def pid_of(job, rank):
-    """Of a rank: it, or a child of torchrun with that RANK."""
+    """The process of a rank: it, or a child of torchrun with that RANK."""
     pids = [job.pid]
     children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True)
     for pid in pids + [int(word) for word in children.stdout.split()]:
@@ -223,7 +223,7 @@ def test_a_wait_that_cplusplus_began(world, python):
 
 
 def test_who_waits_for_whom(world, python):
-    """Of two ranks one does not come: the other says in what it waits, and since when."""
+    """One of two ranks does not come: the other says in what it waits, and since when."""
     jobs = start(world, python, str(HERE / "targets" / "stuck.py"))
     ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
     for rank in ranks:
@@ -311,7 +311,7 @@ def test_a_rank_that_does_not_join(world, python):
 
 
 def test_a_rank_is_killed(world, python):
-    """What fails has its row at once, with what was said; the exception stays as it was."""
+    """A failed call has its row at once, with its error; the exception stays as it was."""
     jobs = start(world, python, str(HERE / "targets" / "killed.py"), by_torchrun=False)
     rank = Rank(world, jobs[0].pid)
     rank.run("inject", "--plugin", "torch")

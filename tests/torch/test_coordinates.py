@@ -107,7 +107,7 @@ def test_steps_without_rows_are_told(world, python):
         assert (normal, baseline, mode) == (3, 1, "every")
 
 
-# What queries that others have written for these tables use, and forms that they are asked in.
+# Columns that others' queries of these tables use, and forms that they are asked in.
 NAMES = {
     "comm_metrics": "src_rank dst_rank op latency_ms",
     "cpu.tasks": "comm state wchan",

@@ -14,7 +14,7 @@ LOGS = "select step, loss, lr, grad_norm from training_logs order by step"
 
 
 def told(case, said):
-    """What training_logs has, compared with what the program says."""
+    """Compare training_logs with what the program says."""
     rows = case.target.rows(LOGS)
     assert [row[:2] for row in rows] == [[n, loss] for n, loss in enumerate(said["loss"])]
     assert [row[2] for row in rows] == said["lr"]
@@ -76,7 +76,7 @@ def test_frameworks(world, python, kind):
 
 
 def test_a_speed_that_the_program_has(world, python):
-    """What is calculated after optimizer.step() is there at the end of the next step."""
+    """A loss calculated after optimizer.step() is there at the end of the next step."""
     case = Case(world, "programs.py", python, "nanogpt",
                 env={"PROBING_TORCH_PROFILING": "on,exprs=loss,tokens_per_sec"})
     said = case.run()
@@ -96,7 +96,7 @@ def test_names_of_a_loss_that_is_not_called_so(world, python):
 
 
 def test_compiled_functions_may_clip(world, python):
-    """What stands in the place of torch's function there is one, with code and closure."""
+    """The stand-in for torch's function is a function, with code and closure."""
     case = Case(world, "clip_compiled.py", python)
     seen = case.run()
     if not seen:

@@ -89,7 +89,7 @@ def test_the_programs_own_profiler_goes_first(target):
 
 @pytest.mark.one_torch
 def test_into_a_pipe(target):
-    """What is no plain file is written into, and never replaced by one."""
+    """A file that is no plain one is written into, and never replaced."""
     pipe = target.world.tmp / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)

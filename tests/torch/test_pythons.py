@@ -16,7 +16,7 @@ WATCHED = """import sys, ctypes; m = sys.modules['__main__']
 print(any(ctypes.c_uint64.from_address(id(d) + 24).value & 255
           for d in (m.tree._modules, m.tree.deep._modules)))"""
 
-# What memory.torch asks of a tensor; 40 of 20 storages, and some of another class.
+# Questions of memory.torch to tensors; 40 of 20 storages, and some of another class.
 TENSORS = """import sys; m = sys.modules['__main__']; T = sys.modules['torch'].Tensor
 class Storage:
     def nbytes(self): return 40
@@ -32,7 +32,7 @@ LOOKED = [["not asked", "Other", None, 1, None]] * 5 + [["other", None, "[5, 2]"
 
 
 def pytest_generate_tests(metafunc):
-    """What their own layouts decide is tried on each; the storm and the search take three."""
+    """All that their own layouts decide is tried on each; the storm and the search take three."""
     heavy = ("test_hooks_with_a_stand_in_for_torch", "test_tensors_are_found_among_all_objects")
     name = metafunc.function.__name__
     taken = some(name) if name in heavy else PYTHONS

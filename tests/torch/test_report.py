@@ -87,7 +87,7 @@ def test_top_tells_own_and_total_time_of_modules(world, python):
 
 
 def test_calls_a_step_are_those_of_whole_steps(world, python):
-    """Of the step under way only some modules have been called: 0.9 times would be no truth."""
+    """Only some modules of the step under way have been called: 0.9 times would be no truth."""
     case = Case(world, "halfway.py", python)
     case.run()
     screen = json.loads(case.target.probing("torch", "--json").stdout)

@@ -136,7 +136,7 @@ def test_parts_of_a_step_agree_with_a_timing_by_hand(world, python):
 
 
 def test_steps_without_an_optimizer(world, python):
-    """Of inference: a model that is called again begins a step; probing.step() overrules that."""
+    """Inference: a model that is called again begins a step; probing.step() overrules that."""
     case = Case(world, "inference.py", python)
     steps = case.run()["steps"]
     ends = case.target.rows("select step_end, count(*) from python.torch_step_timing "
@@ -500,7 +500,7 @@ def test_stop_leaves_no_hook(world, python):
     assert case.hooks() == ["function"] * 6
 
 
-# Where the plugin looks for the group it waits, with the GIL given up, while a file is there.
+# The plugin's look for the group waits, with the GIL given up, while a file is there.
 WAITS_IN_A_STEP_END = """
 import os, sys, time
 import torch

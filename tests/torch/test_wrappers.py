@@ -54,7 +54,7 @@ def test_parts_of_torch_that_look_into_modules(world, python, more):
 
 @pytest.mark.parametrize("loads", [1, 2])
 def test_loaded_while_a_graph_is_traced(world, python, loads):
-    """What torch.fx puts back then is not our hook, or one from before a stop()."""
+    """Torch.fx then does not put back our hook, nor one from before a stop()."""
     case = Case(world, "tracing.py", python)
     for _ in range(loads - 1):
         case.stop()

@@ -136,7 +136,7 @@ def test_losses_to_the_last_bit(world, torch):
 
 
 def test_a_collective_begins_when_it_is_called(world, torch, busy):
-    """What looking at its tensors takes is in it: 22 us of 250 tensors were left out."""
+    """The look at its tensors is in it: 22 us of 250 tensors were left out."""
     with beside(busy):
         run = Run(world, "tensors_of_a_collective.py", torch, load)
         own = run.answer()

@@ -75,7 +75,7 @@ class Same(nn.Module):
 
 
 class Aside(nn.Module):
-    """What its first child gives lives on, but nothing depends on it."""
+    """The first child's output lives on, but nothing depends on it."""
 
     def __init__(self):
         super().__init__()

@@ -37,7 +37,7 @@ def some(*shape):
 
 
 def once(make):
-    """What make() gave when it was asked for first, before us."""
+    """The result of make() when it was first asked, before us."""
     if make.__name__ not in kept:
         torch.manual_seed(3)
         kept[make.__name__] = make()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program does with torch's functions and classes themselves: the same answers with us."""
+"""A program uses torch's functions and classes themselves: the same answers with us."""
 import copy
 import gc
 import inspect
@@ -17,7 +17,7 @@ FUNCTIONS = {"backward": torch.autograd.backward, "grad": torch.autograd.grad}
 
 
 def functions():
-    """Those above, and what stands in classes now."""
+    """The results above, and what stands in classes now."""
     return dict(FUNCTIONS, call=nn.Module.__call__, step=torch.optim.SGD.step,
                 tensor_backward=torch.Tensor.backward,
                 next=torch.utils.data.dataloader._BaseDataLoaderIter.__next__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the targets share: say that the models are there, wait, work, answer, stay alive."""
+"""Shared by the targets: say that the models are there, wait, work, answer, stay alive."""
 import json
 import os
 import sys

@@ -28,7 +28,7 @@ class Part(nn.Module):
 
 
 class Net(nn.Module):
-    """Of two parts, one of them used twice; `around` is put around the second."""
+    """A module of two parts, one of them used twice; `around` is put around the second."""
 
     def __init__(self, kind, around=None):
         super().__init__()
