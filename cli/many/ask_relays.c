@@ -351,7 +351,7 @@ static int take_piece(struct question *q, const struct merged_record *r)
     uint32_t which = r->size >= 4 ? load_le32(r->data) : q->n;
 
     if (which >= q->n || q->kind != MERGED_ROWS)
-        return err_set(-EBADMSG, "its relay sent rows of one who has none");
+        return err_set(-EBADMSG, "its relay sent rows for a member that has none");
     if (is_told(q, which))
         return 0;
     struct reply *reply = &q->replies[which];
@@ -393,7 +393,7 @@ static int on_rows(void *arg, const struct answer_rows *rows)
         bool known = whose.type == SQL_INT && whose.integer >= 0 && whose.integer < q->n &&
                      q->ends[whose.integer].error == 0;
         rc = known ? s->row(s->arg, member_of(q, (uint32_t)whose.integer), rows, row)
-                   : err_set(-EBADMSG, "its relay sent rows of one who has none");
+                   : err_set(-EBADMSG, "its relay sent rows for a member that has none");
     }
     return rc;
 }

@@ -250,14 +250,14 @@ static const char *hear(struct port *p, uint32_t i, bool readable, bool *ret_sta
     case CALLER_OTHER:
         return "the token is wrong: PROBING_TOKEN or PROBING_TOKEN_FILE must have the relay's";
     case CALLER_STRANGE:
-        return "who asks is no probing";
+        return "the client is no probing";
     case CALLER_ENDED: /* who only looks whether the port is open */
         return NULL;
     case CALLER_WAITS:
         break;
     }
     *ret_stays = clock_monotonic() - c->since_ns <= CALLER_NS;
-    return *ret_stays ? NULL : "nobody said who asks";
+    return *ret_stays ? NULL : "no client has said who it is";
 }
 
 /* polls: of callers[0..n). */

@@ -59,7 +59,7 @@ static int put(struct session *s, const struct frame *f)
 {
     int rc = wire_put(&s->up, f);
 
-    return rc == -ENOBUFS ? err_set(rc, "who asks takes nothing of what it has asked for") : rc;
+    return rc == -ENOBUFS ? err_set(rc, "the client does not read its answers") : rc;
 }
 
 static int put_close(struct session *s, uint32_t stream, int32_t status,
@@ -201,7 +201,7 @@ static int take_hello(struct session *s, const struct frame *f)
     struct buf hello;
 
     if (f->kind != FRAME_HELLO || frame_hello_read(f, &h) < 0)
-        return err_set(-EBADMSG, "who asks is no probing");
+        return err_set(-EBADMSG, "the client is no probing");
     if (s->o->token != NULL && !token_is(s->o->token, h.text))
         return err_set(-EACCES, "the token is wrong: PROBING_TOKEN or PROBING_TOKEN_FILE must have "
                                 "the relay's");
@@ -271,7 +271,7 @@ static int take_piece(struct session *s, const struct frame *f)
     if (one == NULL)
         return 0; /* it has ended, and who asks does not know yet */
     if (stream_receive(&one->stream, f) < 0)
-        return err_set(-EBADMSG, "who asks sends more than it may");
+        return err_set(-EBADMSG, "the client sends more than it may");
     return 0;
 }
 
@@ -305,7 +305,7 @@ static int take_frame(struct session *s, const struct frame *f)
     case FRAME_KINDS:
         break;
     }
-    return err_set(-EBADMSG, "who asks says what only relays do");
+    return err_set(-EBADMSG, "the client sends what only relays may send");
 }
 
 static int take_frames(struct session *s)
@@ -316,12 +316,12 @@ static int take_frames(struct session *s)
     if (rc == -EPIPE)
         s->over = true;
     else if (rc < 0)
-        return err_set(rc, "the way to who asks has ended: %s", strerror(-rc));
+        return err_set(rc, "the connection to the client has ended: %s", strerror(-rc));
     s->heard_ns = clock_monotonic();
     for (rc = 0; rc == 0 && next == 1;) {
         next = wire_next(&s->up, &f);
         if (next < 0)
-            rc = err_set(next, "who asks is no probing");
+            rc = err_set(next, "the client is no probing");
         else if (next == 1)
             rc = take_frame(s, &f);
     }
@@ -455,9 +455,9 @@ static int check_life(const struct session *s)
     uint64_t now = clock_monotonic();
 
     if (!s->greeted && now - s->began_ns > GREET_NS)
-        return err_set(-ETIMEDOUT, "nobody said who asks");
+        return err_set(-ETIMEDOUT, "no client has said who it is");
     if (now - s->heard_ns > SILENT_NS)
-        return err_set(-ETIMEDOUT, "no sign of life from who asks for 120 s");
+        return err_set(-ETIMEDOUT, "no sign of life from the client for 120 s");
     return 0;
 }
 

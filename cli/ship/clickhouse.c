@@ -125,7 +125,7 @@ static int check_server(struct ship_destination *d)
     int rc = send_request(d, "SELECT 'probing'", NULL, NULL, &a);
 
     if (rc == 0 && strcmp(buf_text(&a.body), "probing\n") != 0)
-        rc = err_set(-EPROTO, "who answers at %s:%s is no ClickHouse", c->http.host, c->http.port);
+        rc = err_set(-EPROTO, "the server at %s:%s is no ClickHouse", c->http.host, c->http.port);
     buf_done(&a.body);
     buf_init(&statement, 1024);
     (void)buf_adds(&statement, "CREATE DATABASE IF NOT EXISTS ");

@@ -231,7 +231,7 @@ static size_t take_body(const char *data, size_t one, size_t n, void *arg)
 
 static int not_http(void)
 {
-    return err_set(-EPROTO, "what it answers is no HTTP");
+    return err_set(-EPROTO, "its answer is no HTTP");
 }
 
 /* Translate libcurl's result into our numbers. */

@@ -171,7 +171,7 @@ int declared_told(struct host *h, int fd)
     struct buf text;
 
     if (fstat(fd, &st) == -1 || !S_ISREG(st.st_mode) || lseek(fd, 0, SEEK_SET) == -1)
-        return err_set(-EINVAL, "what is known of plugins comes as a file");
+        return err_set(-EINVAL, "known declarations come as a file");
     buf_init(&text, DECLARED_LINES_BYTES);
     int rc = file_read_fd(fd, "what is known of plugins", &text);
     (void)pthread_mutex_lock(&h->installed.mutex);

@@ -118,7 +118,7 @@ def test_strangers_fill_no_log(far, tmp_path):  # noqa: F811
     finally:
         relay.terminate()
         relay.wait()
-    assert log.read_text().splitlines()[1:] == ["probing: 127.0.0.7: who asks is no probing"] * 6
+    assert log.read_text().splitlines()[1:] == ["probing: 127.0.0.7: the client is no probing"] * 6
 
 
 def test_strangers_take_no_descriptors_that_are_few(far, tmp_path):  # noqa: F811

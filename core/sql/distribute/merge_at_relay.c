@@ -234,7 +234,8 @@ static int pass_columns(void *arg, const struct sql_column *columns, uint32_t n)
     for (uint32_t c = 0; same && c < n; c++)
         same = columns[c].type == p->columns[c].type;
     return same ? p->to->columns(p->to->arg, p->columns, n)
-                : err_set(-EBADMSG, "what merges the answers gives other columns than these have");
+                : err_set(-EBADMSG,
+                          "the merging statement gives other columns than the answers have");
 }
 
 static int pass_rows(void *arg, const struct sql_rows *rows)
