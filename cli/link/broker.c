@@ -561,8 +561,8 @@ uint64_t broker_until(const struct broker *b)
     return b->n_waits > 0 && now + 50 * NS_PER_MS < until ? now + 50 * NS_PER_MS : until;
 }
 
-/* What poll() found at the request's own polls.  A pipe without a reader is seen at one that waits
- * for nothing. */
+/* Take what poll() found at the request's own polls.  A pipe without a reader is seen at one that
+ * waits for nothing. */
 static void take_polled(struct request *r, const struct pollfd *polls)
 {
     stream_polled(&r->stream, polls, r->polled);

@@ -36,7 +36,8 @@ struct request;
 struct broker {
     int control; /* -1: nobody asks yet */
     struct tree tree;
-    /* Of a relay: frames that answer nothing it has asked itself go up.  NULL: the command's. */
+    /* In a relay, frames that answer nothing it has asked itself go up.  NULL: this is the
+     * command. */
     int (*pass)(void *arg, const struct frame *f);
     bool (*has_room)(void *arg); /* for such frames */
     void *arg;

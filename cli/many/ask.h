@@ -54,8 +54,8 @@ struct members_sink {
     int (*rows)(void *arg, const struct member *m, const struct answer_rows *rows);
     /* The next bytes of its Arrow stream, before columns() and rows() get what is in them. */
     int (*bytes)(void *arg, const struct member *m, const char *data, size_t size);
-    /* Where relays merge: about() gives what they are to know of the i-th member; row() gets, in
-     * place of rows(), a row with the member for which it counts, its values from column 1 on; and
+    /* If relays merge: about() gives what they are to know of the i-th member; row() gets, in place
+     * of rows(), a row with the member for which it counts, its values from column 1 on; and
      * within() comes after done() for each that has answered so. */
     int (*about)(void *arg, uint32_t i, struct buf *ret);
     int (*row)(void *arg, const struct member *m, const struct answer_rows *rows, uint32_t row);

@@ -312,7 +312,7 @@ static int judge_end(struct question *q, uint32_t i)
                             q->columns[end->columns].n);
 }
 
-/* What is said of a member whose end has come is left out. */
+/* Records of a member whose end has come are left out. */
 static int take_end(struct question *q, const struct merged_record *r)
 {
     struct merged_member end;

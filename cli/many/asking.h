@@ -53,7 +53,7 @@ int relays_turn(struct relays *r, const struct pollfd *polls);
 bool relays_are_done(const struct relays *r);
 /* Members that have ended, as far as relays say, and are not in a->done yet. */
 uint32_t relays_ended(const struct relays *r);
-/* Those that have not answered failed for that reason. */
+/* Members that have not answered fail for that reason. */
 void relays_end(struct relays *r, const char *why);
 
 #endif

@@ -31,7 +31,7 @@
 #define PIECE_BYTES ((size_t)1 << 20) /* of a record */
 #define PLACES_BYTES ((size_t)64 << 20)
 
-/* What a member has sent as MERGED_ROWS and has not gone out. */
+/* Bytes that a member has sent as MERGED_ROWS and that have not gone out. */
 struct part {
     struct buf bytes;
     bool told, ended; /* its columns; its end */
