@@ -147,8 +147,9 @@ static const char *owner_of(const char *word)
     return NULL;
 }
 
-static void add_command(const struct probing_report *report, const struct probing_report_command *command,
-                const char *path, bool (*is_taken)(const char *word))
+static void add_command(const struct probing_report *report,
+                        const struct probing_report_command *command, const char *path,
+                        bool (*is_taken)(const char *word))
 {
     const char *other = owner_of(command->name);
     bool alias = command->alias != NULL && !is_taken(command->alias) && !owner_of(command->alias);
