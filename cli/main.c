@@ -15,8 +15,8 @@
 
 #include "cli/cluster/job_report.h"
 #include "cli/command_table.h"
+#include "cli/commands/doctor/other_installations.h"
 #include "cli/commands/obtain.h"
-#include "cli/commands/other_installations.h"
 #include "cli/link/link.h"
 #include "cli/many/many.h"
 #include "cli/many/members.h"

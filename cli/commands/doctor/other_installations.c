@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/other_installations.c - what has our names and is not of this installation: another
- * project's `probing`, and files of ours of another build.
+ * cli/commands/doctor/other_installations.c - what has our names and is not of this installation:
+ * another project's `probing`, and files of ours of another build.
  *
  * One thread.  It looks where a shell and where Python would; nothing of it is run or loaded.
  */
-#include "cli/commands/other_installations.h"
+#include "cli/commands/doctor/other_installations.h"
 
 #include "cli/terminal/check_lines.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/doctor.c - `doctor`: what this machine allows, in words; what does not work, with
- * the line that mends it.
+ * cli/commands/doctor/doctor.c - `doctor`: what this machine allows, in words; what does not work,
+ * with the line that mends it.
  *
  * One thread.  What can be tried is tried, on a child of our own that does nothing; the rest is
  * read from /proc and /sys.  Nothing is changed, and no process of others is touched.
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/other_installations.h"
+#include "cli/commands/doctor/other_installations.h"
 #include "cli/inject/inject.h"
 #include "cli/target/installed.h"
 #include "cli/target/target.h"

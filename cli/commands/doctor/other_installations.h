@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/commands/other_installations.h - programs and libraries of our names that are not of this
- * installation.
+ * cli/commands/doctor/other_installations.h - programs and libraries of our names that are not of
+ * this installation.
  *
  * One thread.
  */
-#ifndef CLI_COMMANDS_OTHER_INSTALLATIONS_H
-#define CLI_COMMANDS_OTHER_INSTALLATIONS_H
+#ifndef CLI_COMMANDS_DOCTOR_OTHER_INSTALLATIONS_H
+#define CLI_COMMANDS_DOCTOR_OTHER_INSTALLATIONS_H
 
 struct lines;
 
