@@ -159,7 +159,7 @@ PURE = set("""
     min_by minute mod mode month neg not now nth_value ntile nullif nvl octet_length percent_rank
     percentile_cont percentile_disc pg_size_pretty pg_typeof pi position pow power quantile
     quantile_cont quantile_disc quantile_sketch quarter radians rank regexp_count regexp_extract
-    regexp_instr regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_table
+    regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_table
     regexp_substr regr_intercept regr_r2 regr_slope repeat replace reverse right round row_number
     rpad rtrim second sign sin split_part sqrt starts_with statement_timestamp stddev stddev_pop
     stddev_samp strftime string_agg string_to_array string_to_table strpos substr substring sum tan

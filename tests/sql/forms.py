@@ -43,8 +43,7 @@ bigint: ({bigint} % 999 * 0.5)::bigint ;; length({text}) ;; octet_length({text})
     case when {boolean} then {bigint} else {bigint} end ;; ({date} - {date})::bigint ;;
     case {bigint} when {bigint} then {bigint} end ;; {boolean}::int::bigint ;;
     regexp_count({text}, '[a-c]') ;; ({bigint}) ;; char_length({text}) ;; ~{bigint} ;;
-    regexp_count({text}, {wide}, {p} + 1, 'i') ;; regexp_instr({text}, {wide}) ;;
-    regexp_instr({text}, '[a-c]', {p} + 1, {p} + 1, 1)
+    regexp_count({text}, {wide})
 double: round({bigint} * 0.25)::float8 ;; round({finite}::numeric, 1)::float8 ;; abs({double}) ;;
     floor({double}) ;; ceil({double}) ;; trunc({double}) ;; round({double}) ;; sign({double}) ;;
     -{double} ;; {double} + {double} ;; {double} - {double} ;; {bigint}::float8 ;;
@@ -77,8 +76,8 @@ text: upper({text}) ;; lower({text}) ;; left({text}, {n}) ;; right({text}, {n}) 
     trim(both 'a' from {text}) ;; trim(leading ' ' from {text}) ;; trim(both 'äö ' from {text}) ;;
     {text}::varchar(3) ;; substring({text} from '[a-c]+') ;; substring({text} for {p}) ;;
     regexp_substr({text}, 'b.') ;; ({text}) ;; concat({boolean}, {text}) ;;
-    regexp_substr({text}, {wide}, {p} + 1, {p} + 1) ;;
-    regexp_replace({text}, '[a-cä]', '<\&>', {p} + 1, {p}) ;; {text}::char(3) || '|' ;;
+    regexp_substr({text}, {wide}) ;;
+    regexp_replace({text}, '[a-cä]', '<\&>') ;; {text}::char(3) || '|' ;;
     trim({text} from {text}) ;; trim(both from {text}, 'ab ') ;;
     to_char({timestamp} at time zone 'UTC' at time zone {zone}, {pattern})
 boolean: {bigint} < {bigint} ;; {bigint} = {bigint} ;; {bigint} <> {bigint} ;;

@@ -53,7 +53,7 @@ static const char *const own_keys[] = {"interval '1 month' * k",
                                        "(ts at time zone 'America/New_York')::date",
                                        "round(ts, 0)",
                                        "x::real",
-                                       "regexp_substr(g, '[[:alpha:]]', 1, 1)"};
+                                       "regexp_substr(g, '[[:alpha:]]')"};
 static const char *const aggregates[] = {"count(*)",
                                          "count(x)",
                                          "sum(x)",
@@ -192,7 +192,7 @@ static const char *const own_conditions[] = {
     "g not like all (array['a%', '%b'])",
     "g is not null and x is not null and i::integer > 0",
     "g !~~ 'a%' and @ i > 2",
-    "regexp_count(g, 'A', 1, 'i') > 0",
+    "regexp_count(g, '[aA]') > 0",
     "ts at time zone 'Europe/Berlin' >= timestamp '2023-11-14 23:13:25'",
     "to_char(ts, 'YYYYMMDD')::date > date '2020-01-01'"};
 static const char *const havings[] = {"count(*) > 2",

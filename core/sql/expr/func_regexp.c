@@ -151,120 +151,16 @@ static uint32_t behind_match(struct text t, const uint32_t *slots)
     return at;
 }
 
-/* Give the place of the letter numbered `first`, from 1; UINT32_MAX: behind the end. */
-static uint32_t place_of(struct text t, int64_t first)
-{
-    uint32_t at = 0;
-    for (; first > 1 && at < t.size; first--)
-        do
-            at++;
-        while (at < t.size && !sql_is_start(t.data[at]));
-    return first > 1 ? UINT32_MAX : at;
-}
-
-/* PostgreSQL's arguments behind the pattern: f(text, pattern[, first[, number ...]]) */
-struct asked {
-    int64_t first, number; /* letter to begin at, from 1; which match, from 1 */
-    int64_t end, group;    /* regexp_instr: behind it; 0: all of it */
-    uint32_t flags;
-};
-
-/* letters: the arguments behind the pattern, in order: s(tart) N e(nd) f(lags) g(roup) */
-static int read_asked(struct run *r, struct step *st, uint32_t i, uint32_t at, const char *letters,
-                      struct asked *ret)
-{
-    bool all;
-    int rc = 0;
-    *ret = (struct asked){.first = 1, .number = 1};
-    for (; at < st->n_args && rc == 0; at++, letters++) {
-        const struct vec *v = st->args[at];
-        if (*letters == 'f')
-            rc = read_flags(r, st, v->t[i], &ret->flags, &all);
-        else if (*letters == 's')
-            ret->first = v->i[i];
-        else
-            *(*letters == 'N' ? &ret->number : *letters == 'e' ? &ret->end : &ret->group) = v->i[i];
-    }
-    if (rc == 0 &&
-        (ret->first < 1 || ret->number < 0 || ret->end < 0 || ret->end > 1 || ret->group < 0))
-        return sql_run_error(r, st, -EINVAL,
-                             "it begins at a letter from 1 on, and counts matches from 1 and "
-                             "groups from 0; the end is asked for with 1, the beginning with 0");
-    return rc;
-}
-
-/* The match that is asked for.  1: found, 0: there is none, or its group took no part. */
-static int find_asked(struct run *r, struct step *st, uint32_t i, const struct asked *a,
-                      uint32_t slots[2 * REGEXP_GROUPS])
-{
-    struct text t = st->args[0]->t[i];
-    struct regexp *re;
-    uint32_t at = place_of(t, a->first);
-    int rc = compile_pattern(r, st, st->args[1]->t[i], a->flags, &re);
-    if (rc == 0 && a->number < 1)
-        return sql_run_error(r, st, -EINVAL, "matches are counted from 1");
-    if (rc < 0 || at == UINT32_MAX || a->group > regexp_groups(re))
-        return rc;
-    for (int64_t k = 0; k < a->number && rc >= 0; k++) {
-        if (k > 0)
-            at = behind_match(t, slots);
-        rc = at > t.size ? 0 : regexp_find(re, t.data, t.size, at, slots, check_work, r->q);
-        if (rc == 0)
-            return 0;
-    }
-    return rc < 0 ? rc : slots[2 * a->group] != UINT32_MAX;
-}
-
-/* regexp_substr(x, pattern, first[, number[, flags[, group]]]) */
-KERNEL(match_numbered)
-{
-    uint32_t slots[2 * REGEXP_GROUPS];
-    int rc = 0;
-    for (uint32_t k = 0; k < n && rc >= 0; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        struct asked a;
-        const char *data = st->args[0]->t[i].data;
-        rc = read_asked(r, st, i, 2, "sNfg", &a);
-        rc = rc < 0 ? rc : find_asked(r, st, i, &a, slots);
-        if (rc > 0)
-            st->dst->t[i] = (struct text){data + slots[2 * a.group],
-                                          slots[2 * a.group + 1] - slots[2 * a.group]};
-        else if (rc == 0)
-            sql_set_null(st->dst, i);
-    }
-    return rc < 0 ? rc : 0;
-}
-
-/* regexp_instr(x, pattern[, first[, number[, end[, flags[, group]]]]]) */
-KERNEL(match_place)
-{
-    uint32_t slots[2 * REGEXP_GROUPS];
-    int rc = 0;
-    for (uint32_t k = 0; k < n && rc >= 0; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        struct asked a;
-        rc = read_asked(r, st, i, 2, "sNefg", &a);
-        rc = rc < 0 ? rc : find_asked(r, st, i, &a, slots);
-        struct text before = {st->args[0]->t[i].data, rc > 0 ? slots[2 * a.group + a.end] : 0};
-        st->dst->i[i] = rc > 0 ? sql_characters(before) + 1 : 0;
-    }
-    return rc < 0 ? rc : 0;
-}
-
-/* regexp_count(x, pattern[, first[, flags]]) */
 KERNEL(count_matches)
 {
     int rc = 0;
     uint32_t slots[2 * REGEXP_GROUPS];
     for (uint32_t k = 0; k < n && rc >= 0; k++) {
-        uint32_t i = sel ? sel[k] : k;
+        uint32_t i = sel ? sel[k] : k, at = 0;
         struct text t = st->args[0]->t[i];
         struct regexp *re;
-        struct asked a;
         int64_t count = 0;
-        rc = read_asked(r, st, i, 2, "sf", &a);
-        rc = rc < 0 ? rc : compile_pattern(r, st, st->args[1]->t[i], a.flags, &re);
-        uint32_t at = place_of(t, a.first);
+        rc = compile_pattern(r, st, st->args[1]->t[i], 0, &re);
         for (; rc >= 0 && at <= t.size; at = behind_match(t, slots)) {
             rc = regexp_find(re, t.data, t.size, at, slots, check_work, r->q);
             if (rc <= 0)
@@ -296,19 +192,17 @@ static void add_replacement(struct buf *b, struct text t, struct text by, const 
     }
 }
 
-/* The match numbered so of those from letter a->first on; 0: all of them. */
-static int replace_one(struct run *r, struct regexp *re, struct text t, struct text by,
-                       const struct asked *a, struct buf *b)
+/* The first match, or all of them. */
+static int replace_in(struct run *r, struct regexp *re, struct text t, struct text by, bool all,
+                      struct buf *b)
 {
-    uint32_t slots[2 * REGEXP_GROUPS], from = 0, at = place_of(t, a->first);
+    uint32_t slots[2 * REGEXP_GROUPS], from = 0, at = 0;
     int rc = 0;
-    for (int64_t k = 1; at <= t.size && (a->number == 0 || k <= a->number) && !b->failed; k++) {
+    for (bool more = true; more && at <= t.size && !b->failed; more = all) {
         rc = regexp_find(re, t.data, t.size, at, slots, check_work, r->q);
         if (rc <= 0)
             break;
         at = behind_match(t, slots);
-        if (a->number && k < a->number)
-            continue;
         (void)buf_add(b, t.data + from, slots[0] - from);
         add_replacement(b, t, by, slots, regexp_groups(re));
         from = slots[1];
@@ -319,29 +213,24 @@ static int replace_one(struct run *r, struct regexp *re, struct text t, struct t
                        : 0;
 }
 
-/* regexp_replace(x, pattern, by[, flags]), or (x, pattern, by, first[, number[, flags]]):
- * one match, or all of them with g or the number 0. */
+/* regexp_replace(x, pattern, by[, flags]): one match, or all of them with g. */
 KERNEL(replace)
 {
     struct buf b;
     int rc = 0;
-    bool all = false, counts = st->n_args > 3 && st->args[3]->type == SQL_INT;
-    struct asked a = {.first = 1, .number = 1};
+    bool all = false;
     buf_init(&b, (size_t)64 << 20);
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
+        uint32_t flags = 0;
         struct regexp *re;
-        if (counts)
-            rc = read_asked(r, st, i, 3, "sNf", &a);
-        else if (st->n_args > 3)
-            rc = read_flags(r, st, st->args[3]->t[i], &a.flags, &all);
-        if (!counts)
-            a.number = !all;
+        if (st->n_args > 3)
+            rc = read_flags(r, st, st->args[3]->t[i], &flags, &all);
         if (rc == 0)
-            rc = compile_pattern(r, st, st->args[1]->t[i], a.flags, &re);
+            rc = compile_pattern(r, st, st->args[1]->t[i], flags, &re);
         buf_reset(&b);
         if (rc == 0)
-            rc = replace_one(r, re, st->args[0]->t[i], st->args[2]->t[i], &a, &b);
+            rc = replace_in(r, re, st->args[0]->t[i], st->args[2]->t[i], all, &b);
         char *copy = rc == 0 ? sql_scratch(r, b.size) : NULL;
         if (rc == 0 && !copy)
             rc = -ENOMEM;
@@ -368,22 +257,7 @@ const struct func sql_regexp_funcs[] = {{"~", "tt", 'b', 0, matches},
                                         {"regexp_extract", "tti", 't', 0, match},
                                         {"regexp_substr", "tt", 't', 0, match},
                                         {"substring", "tt", 't', 0, match},
-                                        {"regexp_substr", "tti", 't', 0, match_numbered},
-                                        {"regexp_substr", "ttii", 't', 0, match_numbered},
-                                        {"regexp_substr", "ttiit", 't', 0, match_numbered},
-                                        {"regexp_substr", "ttiiti", 't', 0, match_numbered},
-                                        {"regexp_instr", "tt", 'i', 0, match_place},
-                                        {"regexp_instr", "tti", 'i', 0, match_place},
-                                        {"regexp_instr", "ttii", 'i', 0, match_place},
-                                        {"regexp_instr", "ttiii", 'i', 0, match_place},
-                                        {"regexp_instr", "ttiiit", 'i', 0, match_place},
-                                        {"regexp_instr", "ttiiiti", 'i', 0, match_place},
                                         {"regexp_count", "tt", 'i', 0, count_matches},
-                                        {"regexp_count", "tti", 'i', 0, count_matches},
-                                        {"regexp_count", "ttit", 'i', 0, count_matches},
                                         {"regexp_replace", "ttt", 't', 0, replace},
                                         {"regexp_replace", "tttt", 't', 0, replace},
-                                        {"regexp_replace", "ttti", 't', 0, replace},
-                                        {"regexp_replace", "tttii", 't', 0, replace},
-                                        {"regexp_replace", "tttiit", 't', 0, replace},
                                         {NULL, NULL, 0, 0, NULL}};
