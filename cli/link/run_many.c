@@ -62,8 +62,7 @@ static void begin(struct remote_run *r, const struct remote_limits *limits)
     buf_init(&r->out, limits->bytes);
     buf_init(&r->err, limits->bytes);
     r->deadline_ns = clock_monotonic() + limits->timeout_ns;
-    int rc = r->question != NULL ? link_merge_begin(r->host, r->question, &r->run)
-                                 : link_run_begin(r->host, r->argc, r->argv, &r->run);
+    int rc = link_run_begin(r->host, r->argc, r->argv, &r->run);
     r->runs = rc == 0;
     if (rc < 0)
         fail(r, rc);
@@ -87,7 +86,6 @@ static void turn(struct remote_run *r, const struct pollfd *polls, size_t *kept,
 int remote_runs(struct remote_run *list, uint32_t n, const struct remote_limits *limits)
 {
     struct pollfd *polls = calloc((size_t)n + 1, RUN_POLLS * sizeof(*polls));
-    uint64_t ticked_ns = clock_monotonic();
     uint32_t begun = 0, running = 0;
     size_t kept = 0;
 
@@ -114,10 +112,6 @@ int remote_runs(struct remote_run *list, uint32_t n, const struct remote_limits 
             turn(&list[i], polls + used, &kept, limits);
             used += RUN_POLLS;
             running += list[i].runs;
-        }
-        if (limits->tick != NULL && clock_monotonic() - ticked_ns > LOOK_MS * NS_PER_MS) {
-            limits->tick(limits->arg, list, n);
-            ticked_ns = clock_monotonic();
         }
     } while ((running > 0 || begun < n) && !cli_interrupted);
     free(polls);

@@ -13,8 +13,7 @@
 struct remote_run {
     uint32_t host;
     int argc;
-    const char *const *argv;    /* behind `probing`; borrowed */
-    const struct buf *question; /* or one about members (merge_protocol.h), instead; borrowed */
+    const char *const *argv; /* behind `probing`; borrowed */
     int error; /* below 0, with `why`: it is not to be run, or did not come to an end */
     char why[LINK_WHY];
     int status; /* its exit code, where error is 0 */
@@ -30,9 +29,6 @@ struct remote_limits {
     uint64_t timeout_ns; /* of each, from when it is begun: to reach its host, too */
     size_t bytes;        /* that each may say, */
     size_t all_bytes;    /* and all of them */
-    /* Some times a second: what has been said may be looked at.  NULL: not. */
-    void (*tick)(void *arg, const struct remote_run *list, uint32_t n);
-    void *arg;
 };
 
 /* Run them.  0, or -errno with err_set(): -ECANCELED, Ctrl-C. */

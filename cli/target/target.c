@@ -376,40 +376,13 @@ void target_compare_builds(const struct target *t, const struct probing_client *
                  probing_build);
 }
 
-static int open_there(const struct target *t, int *ret_fd, int *ret_note,
-                      struct probing_client **ret)
-{
-    struct probing_client *c = client_new(NULL, NULL, NULL);
-    int rc = c == NULL ? -ENOMEM : link_open(t->there, ret_fd, ret_note);
-
-    if (rc == 0)
-        *ret = c;
-    else
-        probing_client_free(c);
-    return rc;
-}
-
 static int reach_there(const struct target *t, struct probing_client **ret)
 {
-    struct probing_client *c = NULL;
-    int fd, note, rc = open_there(t, &fd, &note, &c);
+    struct probing_client *c = client_new(NULL, NULL, NULL);
+    int fd, note, rc = c == NULL ? -ENOMEM : link_open(t->there, &fd, &note);
 
     if (rc == 0)
         rc = client_connect_stream(c, fd, note, t->text);
-    if (rc == 0)
-        *ret = c;
-    else
-        probing_client_free(c);
-    return rc;
-}
-
-static int begin_there(const struct target *t, struct probing_client **ret)
-{
-    struct probing_client *c = NULL;
-    int fd, note, rc = open_there(t, &fd, &note, &c);
-
-    if (rc == 0)
-        rc = client_begin_stream(c, fd, note, t->text);
     if (rc == 0)
         *ret = c;
     else
@@ -446,8 +419,6 @@ static int begin_network(const struct target *t, struct probing_client *c)
 int target_begin(const struct target *t, char *room, struct probing_client **ret)
 {
     const struct endpoint_owner who = {.pid = t->pid, .start_time = t->start_time};
-    if (t->there != NULL)
-        return begin_there(t, ret);
     const bool network = t->host[0] != '\0';
     const char *token = network ? getenv("PROBING_TOKEN") : NULL;
     bool said = token != NULL && token[0] != '\0';

@@ -57,7 +57,6 @@ void client_tend(struct probing_client *c);
  * on is sent when the way is open.  -EAGAIN, without words: its queue is full, try again. */
 int client_begin_endpoint(struct probing_client *c, const struct client_endpoint *d);
 struct sockaddr;
-int client_begin_stream(struct probing_client *c, int fd, int note, const char *where);
 int client_begin_tcp(struct probing_client *c, const char *host, const struct sockaddr *address,
                      unsigned address_size);
 /* Give the descriptor to poll(), and the events to poll it for. */

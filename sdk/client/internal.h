@@ -37,7 +37,7 @@ struct probing_client {
     char error[1024];     /* the last sentence */
     char note[256];       /* of the last probing_client_run() */
     int fd;               /* -1: not connected */
-    int note_fd;          /* client_begin_stream()'s; -1: none */
+    int note_fd;          /* client_connect_stream()'s; -1: none */
     bool told;            /* it has said why the stream has ended */
     char where[160];      /* for sentences: the path, or host:port */
     char build[96];       /* of the core, as it says; "": it does not */

@@ -46,16 +46,6 @@ int client_begin_endpoint(struct probing_client *c, const struct client_endpoint
     return client_greeting(c, "localhost", NULL, &c->hello);
 }
 
-int client_begin_stream(struct probing_client *c, int fd, int note, const char *where)
-{
-    (void)snprintf(c->where, sizeof(c->where), "%s", where);
-    c->fd = fd;
-    c->note_fd = note;
-    begin_requests(c);
-    c->turn = TURN_GREETS;
-    return client_greeting(c, "localhost", NULL, &c->hello);
-}
-
 int client_begin_tcp(struct probing_client *c, const char *host, const struct sockaddr *address,
                      unsigned address_size)
 {
