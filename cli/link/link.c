@@ -29,6 +29,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "sdk/lib/array.h"
+#include "sdk/lib/hash.h"
 
 #define NAMES_BYTES ((size_t)64 << 10) /* in one message */
 #define LOOK_MS 100                    /* between looks at Ctrl-C */
@@ -42,14 +44,15 @@ static struct {
     pid_t pid;        /* its own */
     uint64_t lost_ns; /* when the last one was */
     const char *rsh, *program;
-    uint32_t degree, n;
-    struct {
+    uint32_t degree, n, room;
+    struct known_host {
         char *name;
         bool listens;
         uint32_t number;
         uint32_t tries;    /* in vain, one after the other */
         uint64_t began_ns; /* the last of them */
     } * hosts;
+    uint32_t *slots, n_slots; /* hosts by name, twice as many or more; UINT32_MAX: free */
 } the;
 
 int link_descriptor(void)
@@ -133,6 +136,7 @@ static int begin(void)
         return gone();
     while (the.n > 0) /* the numbers were the last one's */
         free(the.hosts[--the.n].name);
+    the.n_slots = 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == -1)
         return err_set(-errno, "no socket: %s", strerror(errno));
     (void)setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
@@ -198,14 +202,50 @@ static int ask(const struct buf *b, void *ret, size_t size)
 
 /* ---- hosts ---- */
 
+/* Where the host stands in the table, or may be put. */
+static uint32_t *slot_of(const char *name, bool listens)
+{
+    uint32_t i = (uint32_t)hash_text(HASH_FNV + listens, name);
+
+    for (;; i++) {
+        uint32_t *slot = &the.slots[i & (the.n_slots - 1)];
+        const struct known_host *h = *slot != UINT32_MAX ? &the.hosts[*slot] : NULL;
+        if (h == NULL || (h->listens == listens && strcmp(h->name, name) == 0))
+            return slot;
+    }
+}
+
+static bool grow_slots(void)
+{
+    const uint32_t n = the.n_slots > 0 ? 2 * the.n_slots : 64;
+    uint32_t *slots = 2 * the.n < the.n_slots ? the.slots : malloc(n * sizeof(*slots));
+
+    if (slots == NULL || slots == the.slots)
+        return slots != NULL;
+    free(the.slots);
+    memset(slots, 0xff, n * sizeof(*slots));
+    the.slots = slots;
+    the.n_slots = n;
+    for (uint32_t i = 0; i < the.n; i++)
+        *slot_of(the.hosts[i].name, the.hosts[i].listens) = i;
+    return true;
+}
+
+static struct known_host *find_known(const char *name, bool listens)
+{
+    uint32_t at = the.n > 0 ? *slot_of(name, listens) : UINT32_MAX;
+
+    return at != UINT32_MAX ? &the.hosts[at] : NULL;
+}
+
 int link_known(const char *name, bool listens, uint32_t *ret)
 {
-    for (uint32_t i = the.control > 0 ? the.n : 0; i-- > 0;) /* the newest */
-        if (the.hosts[i].listens == listens && strcmp(the.hosts[i].name, name) == 0) {
-            *ret = the.hosts[i].number;
-            return 0;
-        }
-    return -ENOENT;
+    const struct known_host *h = the.control > 0 ? find_known(name, listens) : NULL;
+
+    if (h == NULL)
+        return -ENOENT;
+    *ret = h->number;
+    return 0;
 }
 
 const char *link_name_of(uint32_t host)
@@ -223,50 +263,46 @@ const char *link_name_of(uint32_t host)
 
 bool link_is_due(const char *name, bool listens)
 {
+    struct known_host *known = find_known(name, listens);
     uint64_t pause = NS_PER_S;
     struct link_host h;
-    uint32_t i = 0;
 
-    while (i < the.n && (the.hosts[i].listens != listens || strcmp(the.hosts[i].name, name) != 0))
-        i++;
-    if (i == the.n || link_host_of(the.hosts[i].number, &h) < 0)
+    if (known == NULL || link_host_of(known->number, &h) < 0)
         return false;
     if (h.reached) {
-        the.hosts[i].tries = 0;
+        known->tries = 0;
         return false;
     }
     if (h.awaited)
         return false;
-    for (uint32_t k = 0; k < the.hosts[i].tries && pause < PAUSE_MAX_NS; k++)
+    for (uint32_t k = 0; k < known->tries && pause < PAUSE_MAX_NS; k++)
         pause *= 2;
-    return clock_monotonic() - the.hosts[i].began_ns >=
-           (pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS);
+    return clock_monotonic() - known->began_ns >= (pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS);
 }
 
-/* One that was tried before has a new number. */
-static int remember(const char *name, bool listens, uint32_t number)
+/* A host that was tried before has a new number. */
+static int remember_host(const char *name, bool listens, uint32_t number)
 {
-    for (uint32_t i = 0; i < the.n; i++)
-        if (the.hosts[i].listens == listens && strcmp(the.hosts[i].name, name) == 0) {
-            the.hosts[i].number = number;
-            the.hosts[i].began_ns = clock_monotonic();
-            the.hosts[i].tries++;
-            return 0;
-        }
-    void *list = realloc(the.hosts, (the.n + 1) * sizeof(*the.hosts));
-    char *copy = strdup(name);
+    struct known_host *h = find_known(name, listens);
 
+    if (h != NULL) {
+        h->number = number;
+        h->began_ns = clock_monotonic();
+        h->tries++;
+        return 0;
+    }
+    struct known_host *list = array_grow(the.hosts, the.n, &the.room, sizeof(*list), UINT32_MAX);
+    char *copy = strdup(name);
     if (list != NULL)
         the.hosts = list;
-    if (list == NULL || copy == NULL) {
+    if (list == NULL || copy == NULL || !grow_slots()) {
         free(copy);
         return err_set(-ENOMEM, "no memory for hosts");
     }
-    the.hosts[the.n].name = copy;
-    the.hosts[the.n].listens = listens;
-    the.hosts[the.n].tries = 0;
-    the.hosts[the.n].began_ns = clock_monotonic();
-    the.hosts[the.n++].number = number;
+    the.hosts[the.n] = (struct known_host){
+        .name = copy, .listens = listens, .number = number, .began_ns = clock_monotonic()};
+    *slot_of(name, listens) = the.n;
+    the.n++;
     return 0;
 }
 
@@ -328,7 +364,7 @@ int link_hosts(const char *const *names, uint32_t n, uint32_t *ret_first)
         rc = ask(&b, ret_first, sizeof(*ret_first));
     buf_done(&b);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
-        rc = remember(names[i], /* listens= */ false, *ret_first + i);
+        rc = remember_host(names[i], /* listens= */ false, *ret_first + i);
     return rc;
 }
 
@@ -348,7 +384,7 @@ int link_listener(const char *name, uint32_t *ret)
     if (rc == 0)
         rc = ask(&b, ret, sizeof(*ret));
     buf_done(&b);
-    return rc == 0 ? remember(name, /* listens= */ true, *ret) : rc;
+    return rc == 0 ? remember_host(name, /* listens= */ true, *ret) : rc;
 }
 
 int link_host_of(uint32_t host, struct link_host *ret)

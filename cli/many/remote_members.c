@@ -85,36 +85,76 @@ int find_add_remote(struct find *f, const char *text)
 
 /* ---- reaching all of them ---- */
 
-/* Reach the hosts that are new, or were lost since somebody looked, as one tree. */
-static int reach_shells(struct find *f)
-{
-    const char **names = calloc(f->n_remote, sizeof(char *));
-    uint32_t n = 0, first = 0, number;
+struct named_host {
+    const char *name;
+    uint32_t at; /* in the list */
+};
 
-    if (names == NULL)
-        return err_set(-ENOMEM, "no memory for %u hosts", f->n_remote);
+static int compare_names(const void *one, const void *two)
+{
+    const struct named_host *a = one, *b = two;
+    int order = strcmp(a->name, b->name);
+
+    return order != 0 ? order : a->at < b->at ? -1 : 1;
+}
+
+static int compare_places(const void *one, const void *two)
+{
+    const struct named_host *a = one, *b = two;
+
+    return a->at < b->at ? -1 : 1;
+}
+
+/* List the hosts that are new, or were lost since somebody looked, each once and in the order in
+ * which they were named. */
+static uint32_t list_new_hosts(const struct find *f, struct named_host *ret)
+{
+    uint32_t n = 0, kept = 0, number;
+
     for (uint32_t i = 0; i < f->n_remote; i++) {
         const struct remote_name *r = &f->remote[i].name;
         bool known = link_known(r->host, r->listens, &number) == 0;
-        bool twice = r->listens || (known && !link_is_due(r->host, false));
-        for (uint32_t k = 0; k < n && !twice; k++)
-            twice = strcmp(names[k], r->host) == 0;
-        if (!twice)
-            names[n++] = r->host;
+        if (!r->listens && (!known || link_is_due(r->host, false)))
+            ret[n++] = (struct named_host){r->host, i};
     }
-    int rc = n > 0 ? link_hosts(names, n, &first) : 0;
+    if (n > 0)
+        qsort(ret, n, sizeof(*ret), compare_names);
+    for (uint32_t i = 0; i < n; i++)
+        if (kept == 0 || strcmp(ret[kept - 1].name, ret[i].name) != 0)
+            ret[kept++] = ret[i];
+    if (kept > 0)
+        qsort(ret, kept, sizeof(*ret), compare_places);
+    return kept;
+}
+
+/* Reach them as one tree. */
+static int connect_ssh_hosts(struct find *f)
+{
+    struct named_host *hosts = calloc(f->n_remote, sizeof(*hosts));
+    const char **names = calloc(f->n_remote, sizeof(char *));
+    uint32_t first = 0, number;
+    int rc = hosts == NULL || names == NULL
+                 ? err_set(-ENOMEM, "no memory for %u hosts", f->n_remote)
+                 : 0;
+
+    uint32_t n = rc == 0 ? list_new_hosts(f, hosts) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        names[i] = hosts[i].name;
+    if (n > 0)
+        rc = link_hosts(names, n, &first);
     for (uint32_t i = 0; rc == 0 && i < f->n_remote; i++) {
         const struct remote_name *r = &f->remote[i].name;
         if (r->listens && link_known(r->host, true, &number) == 0 && link_is_due(r->host, true))
             (void)link_listener(r->host, &number);
     }
     free(names);
+    free(hosts);
     return rc;
 }
 
 static int reach_all(struct find *f)
 {
-    int rc = reach_shells(f);
+    int rc = connect_ssh_hosts(f);
 
     for (uint32_t i = 0; rc == 0 && i < f->n_remote; i++) {
         struct find_remote *r = &f->remote[i];

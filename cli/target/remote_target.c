@@ -196,15 +196,14 @@ bool remote_died(const struct target *t, struct target *ret)
 /* ---- one process ---- */
 
 /* Set the error to the last message of probing there, without its name. */
-static int said_why(const struct remote_name *r, struct remote_run *run)
+static int take_reason(const struct remote_name *r, struct remote_run *run)
 {
-    const char *text = buf_text(&run->err), *last = text;
+    const char *last = terminal_last_said(buf_text(&run->err));
 
-    for (const char *at = text; (at = strstr(at, "probing: ")) != NULL; at++)
-        last = at + sizeof("probing: ") - 1;
-    if (last[0] == '\0')
+    if (last == NULL)
         return err_set(-EIO, "%s: `probing relay --list` ended with code %d there", r->host,
                        run->status);
+    last += sizeof("probing: ") - 1;
     return err_set(-ESRCH, "%s: %.*s", r->host, (int)strcspn(last, "\n"), last);
 }
 
@@ -214,7 +213,7 @@ static int take_line(const struct remote_name *r, struct remote_run *run,
     if (run->error < 0)
         return err_set(run->error, "%s: %s", r->host, run->why);
     if (run->status != 0)
-        return said_why(r, run);
+        return take_reason(r, run);
     int rc =
         link_member_read(run->host, buf_text(&run->out), strcspn(buf_text(&run->out), "\n"), ret);
     return rc == 0 && (*ret)->why[0] != '\0' ? err_set(-ESRCH, "%s: %s", r->host, (*ret)->why) : rc;
