@@ -155,7 +155,7 @@ static void tell_waiting(struct broker *b, uint64_t now)
     }
 }
 
-static void ping(struct broker *b, uint32_t host)
+static void ping_host(struct broker *b, uint32_t host)
 {
     char data[8];
 
@@ -177,10 +177,10 @@ static void take_reached(struct broker *b, uint32_t host, const struct frame *f)
         if (b->slots[i] != NULL && b->slots[i]->stream.host == host && !b->slots[i]->sent)
             request_send(b, b->slots[i]);
     if (b->pass == NULL)
-        ping(b, host);
+        ping_host(b, host);
 }
 
-static void lose(struct broker *b, uint32_t host, const char *why)
+static void lose_host(struct broker *b, uint32_t host, const char *why)
 {
     struct peer *p = find_peer(b, host);
 
@@ -199,7 +199,7 @@ static void take_lost(struct broker *b, uint32_t host, const struct frame *f)
     char why[LINK_WHY];
 
     peer_words(why, sizeof(why), f->data + 4, f->size - 4);
-    lose(b, host, why);
+    lose_host(b, host, why);
 }
 
 /* The wall clock first: what comes between the two makes the round trip longer, and is in the
@@ -211,7 +211,7 @@ static void take_pong(struct broker *b, uint32_t host, const struct frame *f)
     (void)clock_gettime(CLOCK_REALTIME, &t);
     int64_t utc_ns = (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
     if (peer_take_pong(find_peer(b, host), f, clock_monotonic(), utc_ns))
-        ping(b, host);
+        ping_host(b, host);
 }
 
 /* Signs of life are asked for, also so that relays know that we live. */
@@ -222,9 +222,9 @@ static void look_after(struct broker *b, uint64_t now)
         if (p->state != PEER_REACHED)
             continue;
         if (p->asked_ns != 0 && now - p->asked_ns > SILENT_NS && now - p->heard_ns > SILENT_NS)
-            lose(b, i, "no sign of life from its relay for 60 s");
+            lose_host(b, i, "no sign of life from its relay for 60 s");
         else if (p->asked_ns == 0 && now - p->heard_ns > ALIVE_NS)
-            ping(b, i);
+            ping_host(b, i);
     }
 }
 
@@ -249,7 +249,7 @@ static void take_stream(struct broker *b, const struct frame *f)
         struct peer *p = find_peer(b, f->host);
         p->unasked += f->size;
         if (p->unasked > UNASKED_BYTES) {
-            lose(b, f->host, "its relay goes on sending what nobody asks for");
+            lose_host(b, f->host, "its relay goes on sending what nobody asks for");
             tree_cut(&b->tree, f->host);
         }
         return;
@@ -333,7 +333,7 @@ static void start_hosts(struct broker *b, int fd)
     (void)tree_start(&b->tree, &b->how, first, b->names.data, b->names.size);
     for (uint32_t i = first; i < b->n_peers; i++)
         if (!tree_has(&b->tree, i))
-            lose(b, i, err_text());
+            lose_host(b, i, err_text());
     buf_reset(&b->names);
     reply_number(fd, first);
 }
@@ -347,7 +347,7 @@ static void connect_host(struct broker *b, const char *text, size_t size, int fd
         return;
     const char *token = end + 1 < text + size ? end + 1 : "";
     if (tree_connect(&b->tree, number, text, token[0] != '\0' ? token : NULL) < 0)
-        lose(b, number, err_text());
+        lose_host(b, number, err_text());
     reply_number(fd, number);
 }
 

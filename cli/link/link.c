@@ -111,7 +111,7 @@ static void ending_words(char *ret, size_t size)
 }
 
 /* A command that goes on for days starts another one: link_hosts(), link_listener(). */
-static int gone(void)
+static int broker_gone(void)
 {
     static char words[160]; /* one thread */
 
@@ -126,14 +126,14 @@ static int gone(void)
     return err_set(-EPIPE, "%s", words);
 }
 
-static int begin(void)
+static int begin_broker(void)
 {
     int ends[2], room = (int)ASK_BYTES + 4096;
 
     if (the.control > 0)
         return 0;
     if (the.lost_ns != 0 && clock_monotonic() - the.lost_ns < AGAIN_NS)
-        return gone();
+        return broker_gone();
     while (the.n > 0) /* the numbers were the last one's */
         free(the.hosts[--the.n].name);
     the.n_slots = 0;
@@ -161,13 +161,13 @@ static int begin(void)
 static int send_message(const struct buf *b, const int *fds, int n)
 {
     if (the.control <= 0)
-        return gone();
+        return broker_gone();
     if (b->failed || b->size > ASK_BYTES)
         return err_set(-E2BIG, "the words for another machine are longer than %u bytes", ASK_BYTES);
     int rc = pass_send(the.control, b->data, b->size, fds, n);
     while (rc == -EINTR && !cli_interrupted)
         rc = pass_send(the.control, b->data, b->size, fds, n);
-    return rc == -EINTR ? err_set(-ECANCELED, "interrupted") : rc < 0 ? gone() : 0;
+    return rc == -EINTR ? err_set(-ECANCELED, "interrupted") : rc < 0 ? broker_gone() : 0;
 }
 
 static void begin_ask(struct buf *b, enum ask_kind kind, uint32_t number)
@@ -180,7 +180,7 @@ static void begin_ask(struct buf *b, enum ask_kind kind, uint32_t number)
 }
 
 /* An answer of `size` bytes over a pipe of its own. */
-static int ask(const struct buf *b, void *ret, size_t size)
+static int ask_broker(const struct buf *b, void *ret, size_t size)
 {
     int ends[2];
     size_t have = 0;
@@ -194,7 +194,7 @@ static int ask(const struct buf *b, void *ret, size_t size)
         (void)poll(&p, 1, LOOK_MS);
         ssize_t n = p.revents != 0 ? read(ends[0], (char *)ret + have, size - have) : -1;
         have += n > 0 ? (size_t)n : 0;
-        rc = n == 0 ? gone() : cli_interrupted ? err_set(-ECANCELED, "interrupted") : 0;
+        rc = n == 0 ? broker_gone() : cli_interrupted ? err_set(-ECANCELED, "interrupted") : 0;
     }
     (void)close(ends[0]);
     return rc;
@@ -353,7 +353,8 @@ static int say_names(const char *const *names, uint32_t n)
 int link_hosts(const char *const *names, uint32_t n, uint32_t *ret_first)
 {
     struct buf b;
-    int rc = n > TREE_HOSTS_MAX ? err_set(-E2BIG, "more than %d hosts", TREE_HOSTS_MAX) : begin();
+    int rc =
+        n > TREE_HOSTS_MAX ? err_set(-E2BIG, "more than %d hosts", TREE_HOSTS_MAX) : begin_broker();
 
     if (rc == 0)
         rc = say_how();
@@ -361,7 +362,7 @@ int link_hosts(const char *const *names, uint32_t n, uint32_t *ret_first)
         rc = say_names(names, n);
     begin_ask(&b, ASK_START, 0);
     if (rc == 0)
-        rc = ask(&b, ret_first, sizeof(*ret_first));
+        rc = ask_broker(&b, ret_first, sizeof(*ret_first));
     buf_done(&b);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = remember_host(names[i], /* listens= */ false, *ret_first + i);
@@ -373,7 +374,7 @@ int link_listener(const char *name, uint32_t *ret)
     char token[TOKEN_BYTES] = "";
     const char head[1] = {ASK_CONNECT};
     struct buf b;
-    int rc = begin();
+    int rc = begin_broker();
 
     if (rc == 0)
         rc = link_token(/* file= */ NULL, token, sizeof(token));
@@ -382,7 +383,7 @@ int link_listener(const char *name, uint32_t *ret)
     (void)buf_add(&b, name, strlen(name) + 1);
     (void)buf_add(&b, token, strlen(token) + 1);
     if (rc == 0)
-        rc = ask(&b, ret, sizeof(*ret));
+        rc = ask_broker(&b, ret, sizeof(*ret));
     buf_done(&b);
     return rc == 0 ? remember_host(name, /* listens= */ true, *ret) : rc;
 }
@@ -392,7 +393,7 @@ int link_host_of(uint32_t host, struct link_host *ret)
     struct buf b;
 
     begin_ask(&b, ASK_HOST, host);
-    int rc = ask(&b, ret, sizeof(*ret));
+    int rc = ask_broker(&b, ret, sizeof(*ret));
     buf_done(&b);
     return rc;
 }
@@ -495,7 +496,7 @@ static void read_ending(struct link_run *r)
 
     r->status = -EPIPE;
     if (r->ending.size == 0) {
-        (void)snprintf(r->why, sizeof(r->why), "%s", err_why(gone()));
+        (void)snprintf(r->why, sizeof(r->why), "%s", err_why(broker_gone()));
         return;
     }
     r->status = (int)strtoll(text, &words, 10); /* of broker.c, not of a host */
@@ -583,7 +584,7 @@ int link_print_words(uint32_t host, const char *data, size_t size)
     return fflush(stderr) == 0 ? 0 : -EPIPE;
 }
 
-static int print(void *arg, bool error, const char *data, size_t size)
+static int print_piece(void *arg, bool error, const char *data, size_t size)
 {
     const struct link_member *m = arg;
     FILE *to = stdout;
@@ -602,7 +603,7 @@ int link_run_print(const struct link_member *m, int argc, const char *const *arg
     words[0] = "-t";
     words[1] = m->what;
     memcpy(words + 2, argv, (size_t)argc * sizeof(char *));
-    int rc = link_run_all(m->host, argc + 2, words, print, (void *)(uintptr_t)m);
+    int rc = link_run_all(m->host, argc + 2, words, print_piece, (void *)(uintptr_t)m);
     free(words);
     return rc;
 }

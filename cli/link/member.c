@@ -24,7 +24,7 @@ static struct {
     uint32_t n;
 } members;
 
-static struct link_member *keep(void)
+static struct link_member *keep_member(void)
 {
     struct link_member **list =
         realloc(members.list, (members.n + 1) * sizeof(struct link_member *));
@@ -67,7 +67,7 @@ static void read_text(const struct json *o, const char *key, char *ret, size_t s
         *at = (unsigned char)*at < ' ' || *at == 127 ? ' ' : *at;
 }
 
-static int fill(const struct json *o, struct link_member *m)
+static int fill_member(const struct json *o, struct link_member *m)
 {
     const char *what = json_text(o, "what", ""), *directory = json_text(o, "directory", "");
 
@@ -102,7 +102,7 @@ int link_member_read(uint32_t host, const char *line, size_t size, const struct 
             ? 0
             : -EBADMSG;
     if (rc == 0)
-        rc = (m = keep()) != NULL ? fill(o, m) : -ENOMEM;
+        rc = (m = keep_member()) != NULL ? fill_member(o, m) : -ENOMEM;
     arena_done(&a);
     if (rc < 0)
         return err_set(rc, rc == -ENOMEM ? "no memory for a process of another machine"

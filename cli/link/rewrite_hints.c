@@ -13,7 +13,7 @@
 static const char HINT[] = "probing -t ";
 
 /* How many digits begin a process's number here; 0: it is none. */
-static size_t digits(const char *text)
+static size_t count_digits(const char *text)
 {
     size_t n = strspn(text, "0123456789");
 
@@ -28,7 +28,8 @@ void link_hints(uint32_t host, const char *text, char *ret, size_t size)
     for (const char *at; name != NULL && (at = strstr(text, HINT)) != NULL && used < size;) {
         size_t upto = (size_t)(at - text) + sizeof(HINT) - 1;
         int n = snprintf(ret + used, size - used, "%.*s%s%s", (int)upto, text,
-                         digits(text + upto) > 0 ? name : "", digits(text + upto) > 0 ? "/" : "");
+                         count_digits(text + upto) > 0 ? name : "",
+                         count_digits(text + upto) > 0 ? "/" : "");
         used += n > 0 ? (size_t)n : 0;
         text += upto;
     }

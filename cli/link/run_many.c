@@ -24,7 +24,7 @@ struct taking {
     size_t *kept, all;
 };
 
-static int take(void *arg, bool error, const char *data, size_t size)
+static int take_piece(void *arg, bool error, const char *data, size_t size)
 {
     const struct taking *t = arg;
 
@@ -36,14 +36,14 @@ static int take(void *arg, bool error, const char *data, size_t size)
     return 0;
 }
 
-static void fail(struct remote_run *r, int rc)
+static void fail_run(struct remote_run *r, int rc)
 {
     r->error = rc;
     (void)snprintf(r->why, sizeof(r->why), "%s", err_why(rc));
 }
 
 /* rc: 1, it has come to its end by itself. */
-static void end(struct remote_run *r, int rc)
+static void end_run(struct remote_run *r, int rc)
 {
     r->runs = false;
     if (rc == 1 && r->run.status >= 0) {
@@ -52,12 +52,12 @@ static void end(struct remote_run *r, int rc)
         r->error = r->run.status;
         (void)snprintf(r->why, sizeof(r->why), "%s", r->run.why);
     } else {
-        fail(r, rc);
+        fail_run(r, rc);
     }
     link_run_end(&r->run);
 }
 
-static void begin(struct remote_run *r, const struct remote_limits *limits)
+static void begin_run(struct remote_run *r, const struct remote_limits *limits)
 {
     buf_init(&r->out, limits->bytes);
     buf_init(&r->err, limits->bytes);
@@ -65,22 +65,22 @@ static void begin(struct remote_run *r, const struct remote_limits *limits)
     int rc = link_run_begin(r->host, r->argc, r->argv, &r->run);
     r->runs = rc == 0;
     if (rc < 0)
-        fail(r, rc);
+        fail_run(r, rc);
 }
 
-static void turn(struct remote_run *r, const struct pollfd *polls, size_t *kept,
-                 const struct remote_limits *limits)
+static void turn_run(struct remote_run *r, const struct pollfd *polls, size_t *kept,
+                     const struct remote_limits *limits)
 {
     struct taking t = {r, kept, limits->all_bytes};
     char limit[TEXT_AMOUNT_BYTES];
-    int rc = link_run_turn(&r->run, polls, take, &t);
+    int rc = link_run_turn(&r->run, polls, take_piece, &t);
 
     if (rc == 0 && clock_monotonic() > r->deadline_ns) {
         text_ns((int64_t)limits->timeout_ns, limit);
         rc = err_set(-ETIMEDOUT, "no answer within %s", limit);
     }
     if (rc != 0)
-        end(r, rc);
+        end_run(r, rc);
 }
 
 int remote_runs(struct remote_run *list, uint32_t n, const struct remote_limits *limits)
@@ -94,7 +94,7 @@ int remote_runs(struct remote_run *list, uint32_t n, const struct remote_limits 
     do {
         for (; begun < n && running < limits->at_once; begun++) {
             if (list[begun].error == 0)
-                begin(&list[begun], limits);
+                begin_run(&list[begun], limits);
             running += list[begun].runs;
         }
         nfds_t used = 0;
@@ -109,7 +109,7 @@ int remote_runs(struct remote_run *list, uint32_t n, const struct remote_limits 
         for (uint32_t i = 0; i < begun; i++) {
             if (!list[i].runs)
                 continue;
-            turn(&list[i], polls + used, &kept, limits);
+            turn_run(&list[i], polls + used, &kept, limits);
             used += RUN_POLLS;
             running += list[i].runs;
         }

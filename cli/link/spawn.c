@@ -63,7 +63,7 @@ static int place_host(const struct spawn *s, struct words *w, char **word)
     return 1;
 }
 
-static int split(const struct spawn *s, struct words *w)
+static int split_words(const struct spawn *s, struct words *w)
 {
     int n = 0, placed = 0;
 
@@ -98,7 +98,7 @@ static int split(const struct spawn *s, struct words *w)
 }
 
 /* Never returns. */
-static void become(const struct words *w, pid_t parent, int ends[3][2])
+static void become_shell(const struct words *w, pid_t parent, int ends[3][2])
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
@@ -117,7 +117,7 @@ int spawn_relay(struct spawn *s)
 {
     int ends[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
     struct words w;
-    int rc = split(s, &w);
+    int rc = split_words(s, &w);
 
     for (int i = 0; i < 3 && rc == 0; i++)
         if (pipe2(ends[i], O_CLOEXEC) == -1)
@@ -125,7 +125,7 @@ int spawn_relay(struct spawn *s)
     const pid_t parent = getpid();
     pid_t pid = rc == 0 ? fork() : -1;
     if (pid == 0)
-        become(&w, parent, ends);
+        become_shell(&w, parent, ends);
     if (rc == 0 && pid == -1)
         rc = err_set(-errno, "no process for a remote shell: %s", cli_fork_why(errno));
     if (rc == 0) {

@@ -106,7 +106,7 @@ static uint64_t size_of(int64_t ns)
 
 /* offset, error: its machine's clock minus ours.  What is no more than its own error is not taken
  * off, as nothing says that the clocks differ; then it adds to the error. */
-static struct member_clock together(int64_t offset, int64_t error, int64_t step)
+static struct member_clock add_offsets(int64_t offset, int64_t error, int64_t step)
 {
     struct member_clock c = {.error_ns = error};
 
@@ -168,7 +168,7 @@ static struct member_clock clock_of(const struct member *m, struct host_clocks *
     } else if (known) {
         known = member_clock_step(&m->target, &step) == 0;
     }
-    return known ? together(offset, error, step) : unknown;
+    return known ? add_offsets(offset, error, step) : unknown;
 }
 
 void members_clocks(const struct members *m, struct member_clock *ret)

@@ -291,7 +291,7 @@ static bool waits_in_vain(struct running *r, uint64_t now)
 }
 
 /* Told to end, and ended when it does not. */
-static void press(struct running *r, uint64_t now)
+static void end_late(struct running *r, uint64_t now)
 {
     bool wrong = cli_interrupted || r->full != 0 || now > r->deadline_ns || r->told_ns != 0 ||
                  waits_in_vain(r, now);
@@ -330,7 +330,7 @@ static int go_round(struct each *e)
         struct running *r = &e->open[i];
         if (r->full == 0)
             take_output(e, r);
-        press(r, now);
+        end_late(r, now);
         int closed = is_over(r) || r->full != 0 ? close_one(e, i) : 0;
         rc = rc < 0 ? rc : closed;
     }

@@ -128,7 +128,7 @@ static struct spot *spot_below(struct merge *g, struct spot *above, const char *
     return made;
 }
 
-static int mark(struct merge *g, struct spot *s, uint32_t member)
+static int mark_member(struct merge *g, struct spot *s, uint32_t member)
 {
     if (s->n > 0 && s->members[s->n - 1] == member)
         return 0;
@@ -160,7 +160,7 @@ static int add_line(struct merge *g, uint32_t member, char *line)
     for (char *name = line; rc == 0 && name != NULL;) {
         size_t n = strcspn(name, ";");
         at = spot_below(g, at, name, n);
-        rc = at == NULL ? -ENOMEM : mark(g, at, member);
+        rc = at == NULL ? -ENOMEM : mark_member(g, at, member);
         name = name[n] == ';' ? name + n + 1 : NULL;
     }
     if (rc == 0 && __builtin_add_overflow(at->value, (int64_t)value, &at->value))
@@ -225,7 +225,7 @@ static int add_stack(const struct merge *g, const struct spot *s, int64_t *room,
     return rc < 0 ? rc : flame_add_sample(f, id, &sample);
 }
 
-static int fill(void *arg, struct flame *f)
+static int fill_tree(void *arg, struct flame *f)
 {
     struct merge *g = arg;
     int64_t *room = calloc(g->members->n + 1, sizeof(*room));
@@ -290,7 +290,7 @@ static void find_mode(struct merge *g, const struct each_run *run)
                    g->members->ranked ? "ranks" : "processes", g->mode);
 }
 
-static int gather(struct merge *g, const struct each_run *run)
+static int gather_stacks(struct merge *g, const struct each_run *run)
 {
     struct cli_command command = *run->command; /* it takes the same words */
     const char *seconds = word_behind(run, "--seconds", "-s");
@@ -319,13 +319,13 @@ int flame_ranks(struct members *m, const struct each_run *run)
     for (uint32_t i = 0; rc == 0 && i < m->n; i++)
         buf_init(&g.folded[i], FOLDED_BYTES);
     if (rc == 0)
-        rc = gather(&g, run);
+        rc = gather_stacks(&g, run);
     if (rc == 0)
         rc = merge_all(&g);
     if (rc == 0 && g.answered > 0) {
         find_mode(&g, run);
         cli_args_of(run->command);
-        rc = flamegraph_filled(run->argc, run->argv, fill, &g);
+        rc = flamegraph_filled(run->argc, run->argv, fill_tree, &g);
     }
     for (uint32_t i = 0; g.folded != NULL && i < m->n; i++)
         buf_done(&g.folded[i]);

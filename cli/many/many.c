@@ -149,7 +149,7 @@ static void say_dead(const struct members *m)
 }
 
 /* Find who is there now. */
-static int find(struct many *many, const char *text, const struct many_options *o)
+static int find_members(struct many *many, const char *text, const struct many_options *o)
 {
     int rc = members_find(text, &many->members);
 
@@ -162,7 +162,7 @@ static int find(struct many *many, const char *text, const struct many_options *
 }
 
 /* The last line, and the exit code.  What went wrong here, not there, is main()'s to say. */
-static int finish(const struct many *many, int rc)
+static int finish_command(const struct many *many, int rc)
 {
     const struct members *m = &many->members;
     bool ours = rc < 0 && rc != -ECANCELED && (members_answered(m) > 0 || !may_be_theirs(m));
@@ -181,12 +181,12 @@ int many_answer(const struct target *t, const struct answer_ask *ask,
     const struct many_options *o = t->many != NULL ? t->many : &none;
     struct many many = {.how = {.at_once = o->at_once, .timeout_ns = o->timeout_ns}};
     const struct target members = {.kind = TARGET_MANY, .text = t->text, .many = &many};
-    int rc = find(&many, t->text, o);
+    int rc = find_members(&many, t->text, o);
 
     if (rc == 0)
         rc = answer_all(&members, ask, fn, arg);
     if (!ask->quiet)
-        rc = finish(&many, rc);
+        rc = finish_command(&many, rc);
     members_done(&many.members);
     return rc;
 }
@@ -198,7 +198,7 @@ static int run_rows(struct many *many, const char *text, const struct each_run *
     cli_args_of(run->command);
     if (run->command->pages)
         pager_begin();
-    return finish(many, run->command->run(&t, run->argc, run->argv));
+    return finish_command(many, run->command->run(&t, run->argc, run->argv));
 }
 
 /* It may ask for more than one statement: each is for whoever is there then. */
@@ -320,7 +320,7 @@ static int run_each(struct many *many, const struct each_run *run)
     bool own = run->command != NULL && run->command->run_many != NULL;
     int rc = own ? run->command->run_many(&many->members, run) : each_member(&many->members, run);
     /* Whoever ends a stream by Ctrl-C knows who was there. */
-    return flows && rc < 0 ? rc : finish(many, rc);
+    return flows && rc < 0 ? rc : finish_command(many, rc);
 }
 
 int many_run(const char *text, const struct many_options *o, const struct cli_command *c, int argc,
@@ -343,7 +343,7 @@ int many_run(const char *text, const struct many_options *o, const struct cli_co
     if (rc == 0 && c != NULL && c->finds_again)
         return run_query(text, o, &run);
     if (rc == 0)
-        rc = find(&many, text, o);
+        rc = find_members(&many, text, o);
     if (rc == 0)
         rc = report             ? run_report(&many, text, &run)
              : asks_for_rows(c) ? run_rows(&many, text, &run)

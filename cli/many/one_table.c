@@ -173,7 +173,7 @@ static int give_rows(struct one_table *t, uint32_t i, const struct answer_rows *
     return rc;
 }
 
-static void drop(struct one_table *t, struct part *p)
+static void drop_held(struct one_table *t, struct part *p)
 {
     while (p->first != NULL) {
         struct held *h = p->first;
@@ -193,7 +193,7 @@ static int give_held(struct one_table *t, uint32_t i)
 
     for (struct held *h = p->first; h != NULL && rc == 0; h = h->next)
         rc = give_rows(t, i, h->rows);
-    drop(t, p);
+    drop_held(t, p);
     return rc;
 }
 
@@ -219,7 +219,7 @@ static int go_on(struct one_table *t)
         struct part *p = &t->parts[t->head];
         bool whole = p->ended && t->all->list[t->head].result.state == MEMBER_ANSWERED;
         if (p->ended && !whole)
-            drop(t, p);
+            drop_held(t, p);
         if (whole || p->bytes > WHOLE_BYTES || p->flows)
             rc = give_held(t, t->head);
         if (!p->ended)
@@ -387,7 +387,7 @@ static void tell_empty(struct one_table *t)
 static void free_all(struct one_table *t)
 {
     for (uint32_t i = 0; t->parts != NULL && i < t->all->n; i++)
-        drop(t, &t->parts[i]);
+        drop_held(t, &t->parts[i]);
     free(t->parts);
     free(t->rooms);
     sql_writer_free(t->writer);

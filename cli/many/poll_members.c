@@ -423,7 +423,7 @@ static void count_lost(struct polling *p)
 }
 
 /* Add the lost time to a member's deadline; to that of one that is paused all time is added. */
-static void forgive(struct one *o)
+static void extend_deadline(struct one *o)
 {
     o->deadline_ns += o->paused_ns == 0 ? o->p->a.lost_ns - o->lost_ns : 0;
     o->lost_ns = o->p->a.lost_ns;
@@ -435,7 +435,7 @@ static bool is_wanted(struct one *o, uint64_t now)
     const struct members_sink *s = sink_of(o);
     bool wanted = s->wanted == NULL || s->wanted(s->arg, o->reply.m);
 
-    forgive(o);
+    extend_deadline(o);
     if (wanted && o->paused_ns != 0)
         o->deadline_ns += now - o->paused_ns;
     o->paused_ns = wanted ? 0 : o->paused_ns != 0 ? o->paused_ns : now;
@@ -474,7 +474,7 @@ static int serve_one(struct polling *p, uint32_t i, const struct pollfd polls[2]
     int rc = ready ? take_turn(o) : 0;
     if (rc == 0 && clock_monotonic() > o->deadline_ns) {
         count_lost(p);
-        forgive(o);
+        extend_deadline(o);
         rc = clock_monotonic() > o->deadline_ns ? too_late(o) : 0;
     }
     if (rc == 0 && !ready)

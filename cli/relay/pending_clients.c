@@ -23,7 +23,7 @@
 #define IPV6_BYTES 7
 
 /* All but the first bytes are none. */
-static void cut(void *address, size_t size, size_t kept)
+static void cut_address(void *address, size_t size, size_t kept)
 {
     memset((char *)address + kept, 0, size - kept);
 }
@@ -35,11 +35,11 @@ void caller_name(const struct sockaddr_storage *at, socklen_t size, struct calle
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)&net;
 
     if (at->ss_family == AF_INET)
-        cut(&four->sin_addr, 4, IPV4_BYTES);
+        cut_address(&four->sin_addr, 4, IPV4_BYTES);
     else if (at->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr))
-        cut(&six->sin6_addr, 16, 12 + IPV4_BYTES);
+        cut_address(&six->sin6_addr, 16, 12 + IPV4_BYTES);
     else if (at->ss_family == AF_INET6)
-        cut(&six->sin6_addr, 16, IPV6_BYTES);
+        cut_address(&six->sin6_addr, 16, IPV6_BYTES);
     if (getnameinfo((const struct sockaddr *)at, size, ret->address, CALLER_ADDRESS_BYTES, NULL, 0,
                     NI_NUMERICHOST) != 0)
         ret->address[0] = '\0';
@@ -97,7 +97,7 @@ void callers_add(struct callers *c, const struct caller *who)
 
 /* ---- what it says ---- */
 
-static enum caller_says judge(struct caller *who, const char *token)
+static enum caller_says judge_greeting(struct caller *who, const char *token)
 {
     const struct buf *heard = &who->heard;
     size_t magic = heard->size < FRAME_MAGIC_BYTES ? heard->size : FRAME_MAGIC_BYTES;
@@ -126,5 +126,5 @@ enum caller_says caller_listen(struct caller *who, const char *token)
     if (n <= 0)
         return CALLER_ENDED;
     who->heard.size += (size_t)n;
-    return judge(who, token);
+    return judge_greeting(who, token);
 }

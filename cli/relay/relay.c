@@ -30,7 +30,7 @@ struct words {
     const char *listen, *token_file, *what;
 };
 
-static int take(void *arg, const char *option, const char *value)
+static int parse_option(void *arg, const char *option, const char *value)
 {
     struct words *w = arg;
 
@@ -92,7 +92,7 @@ static int check_what(const char *what)
                : 0;
 }
 
-static int list(const char *what)
+static int list_members(const char *what)
 {
     struct members m = {.n = 0};
     int rc = check_what(what);
@@ -123,7 +123,7 @@ static int serve_stdio(void)
 int command_relay(struct target *t, int argc, char **argv)
 {
     struct words w = {.stdio = false};
-    int rc = cli_parse(argc, argv, take, &w);
+    int rc = cli_parse(argc, argv, parse_option, &w);
 
     (void)t;
     if (rc == 0 && w.stdio + w.list + (w.listen != NULL) != 1)
@@ -133,6 +133,6 @@ int command_relay(struct target *t, int argc, char **argv)
     if (rc < 0)
         return rc;
     if (w.list)
-        return list(w.what != NULL ? w.what : "all");
+        return list_members(w.what != NULL ? w.what : "all");
     return w.stdio ? serve_stdio() : relay_listen(w.listen, w.token_file);
 }

@@ -135,7 +135,7 @@ static void look_at_visitors(struct port *p)
 }
 
 /* Never returns. */
-static void serve(const struct caller *who, const char *token, pid_t parent)
+static void serve_client(const struct caller *who, const char *token, pid_t parent)
 {
     const struct session_options o = {
         .in = who->fd, .out = who->fd, .heard = &who->heard, .token = token};
@@ -161,7 +161,7 @@ static int let_in(struct port *p, uint32_t i)
         for (uint32_t k = 0; k < p->callers.n; k++)
             if (k != i)
                 (void)close(p->callers.list[k].fd);
-        serve(who, p->token, parent);
+        serve_client(who, p->token, parent);
     }
     if (pid > 0)
         p->list[p->n++].pid = pid;
@@ -169,7 +169,7 @@ static int let_in(struct port *p, uint32_t i)
 }
 
 /* Nobody waits until it has read that. */
-static void refuse(struct caller *who, const char *why)
+static void refuse_client(struct caller *who, const char *why)
 {
     char text[512] = {0};
     struct wire w;
@@ -195,7 +195,7 @@ static bool make_room(struct port *p, int e)
 }
 
 /* The i-th caller has shown the token. */
-static void admit(struct port *p, uint32_t i)
+static void admit_client(struct port *p, uint32_t i)
 {
     char why[80];
     int rc = p->n < SESSIONS_MAX ? let_in(p, i) : -EBUSY;
@@ -205,7 +205,7 @@ static void admit(struct port *p, uint32_t i)
     else
         (void)snprintf(why, sizeof(why), "no process for it: %s", strerror(-rc));
     if (rc < 0)
-        refuse(&p->callers.list[i], why);
+        refuse_client(&p->callers.list[i], why);
 }
 
 /* false: there is one, and nothing to take it with. */
@@ -237,7 +237,7 @@ static bool accept_some(struct port *p)
 }
 
 /* NULL: nothing is to be said. */
-static const char *hear(struct port *p, uint32_t i, bool readable, bool *ret_stays)
+static const char *hear_client(struct port *p, uint32_t i, bool readable, bool *ret_stays)
 {
     struct caller *c = &p->callers.list[i];
     enum caller_says says = readable ? caller_listen(c, p->token) : CALLER_WAITS;
@@ -245,7 +245,7 @@ static const char *hear(struct port *p, uint32_t i, bool readable, bool *ret_sta
     *ret_stays = false;
     switch (says) {
     case CALLER_TOKEN:
-        admit(p, i);
+        admit_client(p, i);
         return NULL;
     case CALLER_OTHER:
         return "the token is wrong: PROBING_TOKEN or PROBING_TOKEN_FILE must have the relay's";
@@ -265,9 +265,9 @@ static void hear_callers(struct port *p, const struct pollfd *polls, uint32_t n)
 {
     for (uint32_t i = n; i-- > 0;) { /* from the end: who goes is replaced by the last */
         bool stays;
-        const char *why = hear(p, i, polls[i].revents != 0, &stays);
+        const char *why = hear_client(p, i, polls[i].revents != 0, &stays);
         if (why != NULL)
-            refuse(&p->callers.list[i], why);
+            refuse_client(&p->callers.list[i], why);
         if (why != NULL && may_say(p))
             terminal_say("%s: %s", p->callers.list[i].address, why);
         if (!stays)
@@ -276,7 +276,7 @@ static void hear_callers(struct port *p, const struct pollfd *polls, uint32_t n)
 }
 
 /* false: there is no room for more, until the next tick. */
-static bool turn(struct port *p, bool room)
+static bool turn_port(struct port *p, bool room)
 {
     struct pollfd polls[1 + CALLERS_MAX];
     const uint32_t n = p->callers.n;
@@ -309,7 +309,7 @@ int relay_listen(const char *address, const char *token_file)
         return rc;
     say_port(p.listener);
     for (bool room = true; !cli_interrupted;)
-        room = turn(&p, room);
+        room = turn_port(&p, room);
     (void)close(p.listener);
     return 0;
 }

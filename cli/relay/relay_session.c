@@ -55,7 +55,7 @@ struct session {
 
 /* ---- what goes up ---- */
 
-static int put(struct session *s, const struct frame *f)
+static int put_frame(struct session *s, const struct frame *f)
 {
     int rc = wire_put(&s->up, f);
 
@@ -70,16 +70,16 @@ static int put_close(struct session *s, uint32_t stream, int32_t status,
     store_le32(text, (uint32_t)status);
     store_le32(text + 4, (uint32_t)end);
     (void)snprintf(text + 8, sizeof(text) - 8, "%s", why);
-    return put(s, &(struct frame){.kind = FRAME_CLOSE,
-                                  .host = s->me,
-                                  .stream = stream,
-                                  .data = text,
-                                  .size = (uint32_t)strlen(text + 8) + 9});
+    return put_frame(s, &(struct frame){.kind = FRAME_CLOSE,
+                                        .host = s->me,
+                                        .stream = stream,
+                                        .data = text,
+                                        .size = (uint32_t)strlen(text + 8) + 9});
 }
 
 static int pass_up(void *arg, const struct frame *f)
 {
-    return put(arg, f);
+    return put_frame(arg, f);
 }
 
 static bool has_room(void *arg)
@@ -89,7 +89,7 @@ static bool has_room(void *arg)
 
 /* ---- streams ---- */
 
-static struct served *find(struct session *s, uint32_t id)
+static struct served *find_stream(struct session *s, uint32_t id)
 {
     for (uint32_t i = 0; i < s->n; i++)
         if (s->list[i]->stream.id == id && s->list[i]->state != SERVED_OVER)
@@ -98,7 +98,7 @@ static struct served *find(struct session *s, uint32_t id)
 }
 
 /* The i-th is no more. */
-static void forget(struct session *s, uint32_t i)
+static void forget_stream(struct session *s, uint32_t i)
 {
     struct served *one = s->list[i];
 
@@ -108,9 +108,10 @@ static void forget(struct session *s, uint32_t i)
     s->list[i] = s->list[--s->n];
 }
 
-static struct served *add(struct session *s, uint32_t id)
+static struct served *add_stream(struct session *s, uint32_t id)
 {
-    struct served *one = s->n < SERVED_MAX && find(s, id) == NULL ? calloc(1, sizeof(*one)) : NULL;
+    struct served *one =
+        s->n < SERVED_MAX && find_stream(s, id) == NULL ? calloc(1, sizeof(*one)) : NULL;
 
     if (one == NULL)
         return NULL;
@@ -151,7 +152,7 @@ static int start_merge(struct session *s, struct served *one, const struct frame
 
 static int start_stream(struct session *s, const struct frame *f)
 {
-    struct served *one = add(s, f->stream);
+    struct served *one = add_stream(s, f->stream);
     uint32_t at = 0;
 
     if (one == NULL)
@@ -164,13 +165,13 @@ static int start_stream(struct session *s, const struct frame *f)
                                       : err_set(-EBADMSG, "that is no place of a process");
     if (rc == 0)
         return 0;
-    forget(s, s->n - 1);
+    forget_stream(s, s->n - 1);
     return put_close(s, f->stream, rc, PROBING_CLIENT_OPEN, err_why(rc));
 }
 
 static void stop_stream(struct session *s, uint32_t id)
 {
-    struct served *one = find(s, id);
+    struct served *one = find_stream(s, id);
 
     if (one != NULL && served_stop(one, clock_monotonic()))
         one->state = SERVED_OVER;
@@ -181,7 +182,7 @@ static int take_passed(struct session *s)
 {
     uint32_t id;
     int fd = served_passed(s->passed[0], &id);
-    struct served *one = fd != -1 ? find(s, id) : NULL;
+    struct served *one = fd != -1 ? find_stream(s, id) : NULL;
 
     if (one != NULL && one->state == SERVED_CONNECTS) {
         one->state = SERVED_OPEN;
@@ -210,10 +211,10 @@ static int take_hello(struct session *s, const struct frame *f)
     (void)gethostname(name, sizeof(name) - 1);
     buf_init(&hello, 8192);
     frame_hello_write(probing_build, name, &hello);
-    int rc = put(s, &(struct frame){.kind = FRAME_HELLO,
-                                    .host = s->me,
-                                    .data = hello.data,
-                                    .size = (uint32_t)hello.size});
+    int rc = put_frame(s, &(struct frame){.kind = FRAME_HELLO,
+                                          .host = s->me,
+                                          .data = hello.data,
+                                          .size = (uint32_t)hello.size});
     buf_done(&hello);
     return rc;
 }
@@ -260,13 +261,13 @@ static int take_ping(struct session *s, const struct frame *f)
     memcpy(data, f->data, 8);
     (void)clock_gettime(CLOCK_REALTIME, &t);
     store_le64(data + 8, (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec);
-    return put(
+    return put_frame(
         s, &(struct frame){.kind = FRAME_PONG, .host = s->me, .data = data, .size = sizeof(data)});
 }
 
 static int take_piece(struct session *s, const struct frame *f)
 {
-    struct served *one = find(s, f->stream);
+    struct served *one = find_stream(s, f->stream);
 
     if (one == NULL)
         return 0; /* it has ended, and who asks does not know yet */
@@ -461,7 +462,7 @@ static int check_life(const struct session *s)
     return 0;
 }
 
-static int turn(struct session *s)
+static int turn_session(struct session *s)
 {
     int rc = wait_some(s);
 
@@ -474,7 +475,7 @@ static int turn(struct session *s)
     for (uint32_t i = s->n; i-- > 0 && rc == 0;) {
         rc = serve_one(s, s->list[i]);
         if (s->list[i]->state == SERVED_OVER)
-            forget(s, i);
+            forget_stream(s, i);
     }
     if (rc == 0)
         rc = wire_flush(&s->up);
@@ -482,7 +483,7 @@ static int turn(struct session *s)
 }
 
 /* Nobody asks any more: commands are told to end, and ended. */
-static void leave(struct session *s)
+static void leave_session(struct session *s)
 {
     uint64_t until = clock_monotonic() + LEAVE_NS;
     bool any = true;
@@ -496,7 +497,7 @@ static void leave(struct session *s)
             (void)poll(NULL, 0, CHILD_TICK_MS);
     }
     while (s->n > 0)
-        forget(s, s->n - 1);
+        forget_stream(s, s->n - 1);
     broker_end(&s->below);
     free(s->list);
     free(s->polls);
@@ -510,10 +511,10 @@ static void say_why(struct session *s, int rc, const char *why)
     (void)snprintf(kept, sizeof(kept), "%s", why);
     store_le32(text, 0);
     (void)snprintf(text + 4, sizeof(text) - 4, "%.1000s", kept);
-    (void)put(s, &(struct frame){.kind = FRAME_LOST,
-                                 .host = s->me,
-                                 .data = text,
-                                 .size = (uint32_t)strlen(text + 4) + 5});
+    (void)put_frame(s, &(struct frame){.kind = FRAME_LOST,
+                                       .host = s->me,
+                                       .data = text,
+                                       .size = (uint32_t)strlen(text + 4) + 5});
     (void)wire_flush(&s->up);
     (void)err_set(rc, "%s", kept);
 }
@@ -541,9 +542,9 @@ int session_run(const struct session_options *o)
     if (rc == 0 && o->heard != NULL)
         rc = take_frames(&s);
     while (rc == 0 && !s.over && !cli_interrupted)
-        rc = turn(&s);
+        rc = turn_session(&s);
     if (rc < 0 && !s.over)
         say_why(&s, rc, err_why(rc));
-    leave(&s);
+    leave_session(&s);
     return rc;
 }

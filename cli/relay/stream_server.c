@@ -128,7 +128,7 @@ enum probing_client_end served_end(struct served *s, char *ret_why, size_t size)
     return code >= END_CODE ? (enum probing_client_end)(code - END_CODE) : PROBING_CLIENT_OPEN;
 }
 
-static int become(void *arg)
+static int become_command(void *arg)
 {
     const char *const *argv = arg;
 
@@ -152,7 +152,7 @@ static int take_child(struct served *s, int rc)
 
 int served_run(struct served *s, const char *const *argv)
 {
-    return take_child(s, child_start(&s->child, become, (void *)(uintptr_t)argv));
+    return take_child(s, child_start(&s->child, become_command, (void *)(uintptr_t)argv));
 }
 
 int served_answer(struct served *s, struct relay_question *q)
