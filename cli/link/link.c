@@ -202,7 +202,7 @@ static int ask_broker(const struct buf *b, void *ret, size_t size)
 
 /* ---- hosts ---- */
 
-/* Where the host stands in the table, or may be put. */
+/* Give the slot in which the host stands, or may be put. */
 static uint32_t *slot_of(const char *name, bool listens)
 {
     uint32_t i = (uint32_t)hash_text(HASH_FNV + listens, name);

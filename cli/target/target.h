@@ -66,8 +66,9 @@ int target_resolve(const char *text, struct target *ret);
 int target_connect(const struct target *t, struct probing_client **ret);
 int target_reach(const struct target *t, struct probing_client **ret);
 void target_compare_builds(const struct target *t, const struct probing_client *c);
-/* Begin to, without waiting, where it is TARGET_LIVE and of no relay: client_turn() of sdk/client/door.h goes on.
- * -EAGAIN, without words: its queue is full, try again.  room: TOKEN_BYTES, as long as *ret. */
+/* Begin to, without waiting, where it is TARGET_LIVE and of no relay: client_turn() of
+ * sdk/client/door.h goes on.  -EAGAIN, without words: its queue is full, try again.
+ * room: TOKEN_BYTES, as long as *ret. */
 int target_begin(const struct target *t, char *room, struct probing_client **ret);
 /* rc, with more words where it is known why a process that should answer is silent. */
 int target_explain_silence(const struct target *t, int rc);
