@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/answer/answer_rows.h - some rows of a member's answer, checked: values by row and column.
+ * cli/answer/answer_rows.h - some rows of an answer, checked: values by row and column.
  *
  * One thread.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/answer/arrow_reader.h - a member's answer, an Arrow stream, as columns and rows of values.
+ * cli/answer/arrow_reader.h - an answer, an Arrow stream, as columns and rows of values.
  *
  * One thread a reader.  The stream comes from a process that need not be trusted: only what
  * core/sql/format/arrow.c writes is taken, every size is bounded before memory is had for it, and
