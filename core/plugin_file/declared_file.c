@@ -50,8 +50,8 @@ static void apply_relocation(const struct elf *e, const Elf64_Rela *r, uint64_t 
 /* Tables of DT_RELR need nothing: what they would add the base to stands in the file. */
 static void apply_all(const struct elf *e, uint64_t address, void *ret, size_t n)
 {
-    uint64_t size = e->view.has[TAG_RELA] ? e->view.value[TAG_RELASZ] : 0;
-    const unsigned char *at = size ? elf_at(e, e->view.value[TAG_RELA], size) : NULL;
+    uint64_t size = elf_has(&e->view, DT_RELA) ? elf_value(&e->view, DT_RELASZ) : 0;
+    const unsigned char *at = size ? elf_at(e, elf_value(&e->view, DT_RELA), size) : NULL;
     for (uint64_t i = 0; at && i < size / sizeof(Elf64_Rela); i++) {
         Elf64_Rela r;
         memcpy(&r, at + i * sizeof(r), sizeof(r));

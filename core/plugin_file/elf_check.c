@@ -279,52 +279,55 @@ static int check_parts(struct elf *e)
 static int check_pairs(const struct elf *e)
 {
     static const struct {
-        unsigned char one, other;
-    } pairs[] = {{TAG_RELA, TAG_RELASZ},
-                 {TAG_RELA, TAG_RELAENT},
-                 {TAG_RELASZ, TAG_RELA},
-                 {TAG_JMPREL, TAG_PLTREL},
-                 {TAG_JMPREL, TAG_PLTRELSZ},
-                 {TAG_PLTREL, TAG_JMPREL},
-                 {TAG_PLTRELSZ, TAG_JMPREL},
-                 {TAG_RELR, TAG_RELRSZ},
-                 {TAG_RELR, TAG_RELRENT},
-                 {TAG_RELRSZ, TAG_RELR},
-                 {TAG_INIT_ARRAY, TAG_INIT_ARRAYSZ},
-                 {TAG_FINI_ARRAY, TAG_FINI_ARRAYSZ},
-                 {TAG_VERNEED, TAG_VERNEEDNUM},
-                 {TAG_VERDEF, TAG_VERDEFNUM},
-                 {TAG_VERNEED, TAG_VERSYM},
-                 {TAG_VERDEF, TAG_VERSYM}};
+        int64_t one, other;
+    } pairs[] = {{DT_RELA, DT_RELASZ},
+                 {DT_RELA, DT_RELAENT},
+                 {DT_RELASZ, DT_RELA},
+                 {DT_JMPREL, DT_PLTREL},
+                 {DT_JMPREL, DT_PLTRELSZ},
+                 {DT_PLTREL, DT_JMPREL},
+                 {DT_PLTRELSZ, DT_JMPREL},
+                 {DT_RELR, DT_RELRSZ},
+                 {DT_RELR, DT_RELRENT},
+                 {DT_RELRSZ, DT_RELR},
+                 {DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
+                 {DT_FINI_ARRAY, DT_FINI_ARRAYSZ},
+                 {DT_VERNEED, DT_VERNEEDNUM},
+                 {DT_VERDEF, DT_VERDEFNUM},
+                 {DT_VERNEED, DT_VERSYM},
+                 {DT_VERDEF, DT_VERSYM}};
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-        if (e->view.has[pairs[i].one] && !e->view.has[pairs[i].other])
+        if (elf_has(&e->view, pairs[i].one) && !elf_has(&e->view, pairs[i].other))
             return elf_refuse("an entry of its dynamic section is missing; is it damaged?");
-    if (!e->view.has[TAG_STRTAB] || !e->view.has[TAG_STRSZ] || !e->view.has[TAG_SYMTAB] ||
-        (!e->view.has[TAG_GNU_HASH] && !e->view.has[TAG_HASH]))
+    if (!elf_has(&e->view, DT_STRTAB) || !elf_has(&e->view, DT_STRSZ) ||
+        !elf_has(&e->view, DT_SYMTAB) ||
+        (!elf_has(&e->view, DT_GNU_HASH) && !elf_has(&e->view, DT_HASH)))
         return elf_refuse("its dynamic section names no symbols; is it damaged?");
-    if ((e->view.has[TAG_SYMENT] && e->view.value[TAG_SYMENT] != sizeof(Elf64_Sym)) ||
-        (e->view.has[TAG_RELA] && e->view.value[TAG_RELAENT] != sizeof(Elf64_Rela)) ||
-        (e->view.has[TAG_RELR] && e->view.value[TAG_RELRENT] != 8) ||
-        (e->view.has[TAG_PLTREL] && e->view.value[TAG_PLTREL] != DT_RELA) || e->view.has[TAG_REL])
+    if ((elf_has(&e->view, DT_SYMENT) && elf_value(&e->view, DT_SYMENT) != sizeof(Elf64_Sym)) ||
+        (elf_has(&e->view, DT_RELA) && elf_value(&e->view, DT_RELAENT) != sizeof(Elf64_Rela)) ||
+        (elf_has(&e->view, DT_RELR) && elf_value(&e->view, DT_RELRENT) != 8) ||
+        (elf_has(&e->view, DT_PLTREL) && elf_value(&e->view, DT_PLTREL) != DT_RELA) ||
+        elf_has(&e->view, DT_REL))
         return elf_refuse("its tables have entries of another size; is it damaged?");
-    if (e->view.has[TAG_TEXTREL] ||
-        (e->view.has[TAG_FLAGS] && e->view.value[TAG_FLAGS] & DF_TEXTREL))
+    if (elf_has(&e->view, DT_TEXTREL) ||
+        (elf_has(&e->view, DT_FLAGS) && elf_value(&e->view, DT_FLAGS) & DF_TEXTREL))
         return elf_refuse("its code must be changed to be loaded (text relocations): build it "
                           "with -fPIC");
-    if (e->view.has[TAG_FLAGS_1] && e->view.value[TAG_FLAGS_1] & 0x08000000) /* DF_1_PIE */
+    if (elf_has(&e->view, DT_FLAGS_1) &&
+        elf_value(&e->view, DT_FLAGS_1) & 0x08000000) /* DF_1_PIE */
         return elf_refuse("it is a program: link it with -shared");
-    if (e->view.has[TAG_PLTGOT] && !elf_in(e, e->view.value[TAG_PLTGOT], 0, PF_R))
+    if (elf_has(&e->view, DT_PLTGOT) && !elf_in(e, elf_value(&e->view, DT_PLTGOT), 0, PF_R))
         return elf_refuse("its DT_PLTGOT lies outside of its segments; is it damaged?");
     return 0;
 }
 
 static int check_names(struct elf *e)
 {
-    e->names_size = e->view.value[TAG_STRSZ];
-    e->names = elf_at(e, e->view.value[TAG_STRTAB], e->names_size);
+    e->names_size = elf_value(&e->view, DT_STRSZ);
+    e->names = elf_at(e, elf_value(&e->view, DT_STRTAB), e->names_size);
     if (!e->names || e->names_size == 0 || e->names[e->names_size - 1] != '\0')
         return elf_refuse("its names lie outside of the file; is it damaged?");
-    elf_keep(e, e->view.value[TAG_STRTAB], e->names_size);
+    elf_keep(e, elf_value(&e->view, DT_STRTAB), e->names_size);
     Elf64_Dyn d;
     for (uint64_t i = 0; elf_view_entry(&e->view, i, &d); i++) {
         bool path = d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH;

@@ -56,10 +56,10 @@ static bool has_tls(const struct elf *e)
     return false;
 }
 
-static bool in_array(const struct elf *e, enum elf_tag at, enum elf_tag size, uint64_t address)
+static bool in_array(const struct elf *e, int64_t at, int64_t size, uint64_t address)
 {
-    return e->view.has[at] && address >= e->view.value[at] &&
-           address - e->view.value[at] < e->view.value[size];
+    return elf_has(&e->view, at) && address >= elf_value(&e->view, at) &&
+           address - elf_value(&e->view, at) < elf_value(&e->view, size);
 }
 
 static int refuse_astray(const Elf64_Rela *r)
@@ -87,8 +87,8 @@ static int check_rela(struct elf *e, const Elf64_Rela *r)
     switch (type) {
     case REL_RELATIVE:
         /* A constructor's address: it will be called. */
-        if ((in_array(e, TAG_INIT_ARRAY, TAG_INIT_ARRAYSZ, r->r_offset) ||
-             in_array(e, TAG_FINI_ARRAY, TAG_FINI_ARRAYSZ, r->r_offset)) &&
+        if ((in_array(e, DT_INIT_ARRAY, DT_INIT_ARRAYSZ, r->r_offset) ||
+             in_array(e, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, r->r_offset)) &&
             !elf_in(e, (uint64_t)r->r_addend, 1, PF_X))
             return elf_refuse("a constructor of it lies outside of its code; is it damaged?");
         return 0;
@@ -115,19 +115,20 @@ static int check_rela(struct elf *e, const Elf64_Rela *r)
     }
 }
 
-static int check_table(struct elf *e, enum elf_tag at_tag, enum elf_tag size_tag)
+static int check_table(struct elf *e, int64_t at_tag, int64_t size_tag)
 {
-    uint64_t size = e->view.value[size_tag], n = size / sizeof(Elf64_Rela);
+    uint64_t size = elf_value(&e->view, size_tag), n = size / sizeof(Elf64_Rela);
     const unsigned char *at;
     int rc = 0;
 
-    if (!e->view.has[at_tag])
+    if (!elf_has(&e->view, at_tag))
         return 0;
-    at = elf_at(e, e->view.value[at_tag], size);
-    if (!at || e->view.value[at_tag] % 8 || size % sizeof(Elf64_Rela))
+    at = elf_at(e, elf_value(&e->view, at_tag), size);
+    if (!at || elf_value(&e->view, at_tag) % 8 || size % sizeof(Elf64_Rela))
         return elf_refuse("its relocations lie outside of the file; is it damaged?");
-    uint64_t relative =
-        at_tag == TAG_RELA && e->view.has[TAG_RELACOUNT] ? e->view.value[TAG_RELACOUNT] : 0;
+    uint64_t relative = at_tag == DT_RELA && elf_has(&e->view, DT_RELACOUNT)
+                            ? elf_value(&e->view, DT_RELACOUNT)
+                            : 0;
     if (relative > n)
         return elf_refuse("it counts more relocations than it has; is it damaged?");
     for (uint64_t i = 0; i < n && rc == 0; i++) {
@@ -144,12 +145,12 @@ static int check_table(struct elf *e, enum elf_tag at_tag, enum elf_tag size_tag
 static int check_relr(struct elf *e)
 {
     const unsigned char *at;
-    uint64_t where = 0, n = e->view.value[TAG_RELRSZ] / 8;
+    uint64_t where = 0, n = elf_value(&e->view, DT_RELRSZ) / 8;
 
-    if (!e->view.has[TAG_RELR])
+    if (!elf_has(&e->view, DT_RELR))
         return 0;
-    at = elf_at(e, e->view.value[TAG_RELR], e->view.value[TAG_RELRSZ]);
-    if (!at || e->view.value[TAG_RELR] % 8 || e->view.value[TAG_RELRSZ] % 8)
+    at = elf_at(e, elf_value(&e->view, DT_RELR), elf_value(&e->view, DT_RELRSZ));
+    if (!at || elf_value(&e->view, DT_RELR) % 8 || elf_value(&e->view, DT_RELRSZ) % 8)
         return elf_refuse("its relocations lie outside of the file; is it damaged?");
     for (uint64_t i = 0; i < n; i++) {
         uint64_t word;
@@ -173,37 +174,37 @@ static int check_relr(struct elf *e)
 
 static int check_calls(struct elf *e)
 {
-    static const enum elf_tag once[] = {TAG_INIT, TAG_FINI};
-    static const enum elf_tag arrays[][2] = {{TAG_INIT_ARRAY, TAG_INIT_ARRAYSZ},
-                                             {TAG_FINI_ARRAY, TAG_FINI_ARRAYSZ}};
+    static const int64_t once[] = {DT_INIT, DT_FINI};
+    static const int64_t arrays[][2] = {{DT_INIT_ARRAY, DT_INIT_ARRAYSZ},
+                                        {DT_FINI_ARRAY, DT_FINI_ARRAYSZ}};
     for (int i = 0; i < 2; i++) {
-        if (e->view.has[once[i]] && !elf_in(e, e->view.value[once[i]], 1, PF_X))
+        if (elf_has(&e->view, once[i]) && !elf_in(e, elf_value(&e->view, once[i]), 1, PF_X))
             return elf_refuse("a constructor of it lies outside of its code; is it damaged?");
-        if (e->view.has[arrays[i][0]] &&
-            (e->view.value[arrays[i][0]] % 8 || e->view.value[arrays[i][1]] % 8 ||
-             !elf_at(e, e->view.value[arrays[i][0]], e->view.value[arrays[i][1]])))
+        if (elf_has(&e->view, arrays[i][0]) &&
+            (elf_value(&e->view, arrays[i][0]) % 8 || elf_value(&e->view, arrays[i][1]) % 8 ||
+             !elf_at(e, elf_value(&e->view, arrays[i][0]), elf_value(&e->view, arrays[i][1]))))
             return elf_refuse("its list of constructors lies outside of the file; is it damaged?");
     }
-    e->facts.runs = e->facts.runs || e->view.has[TAG_INIT] ||
-                    (e->view.has[TAG_INIT_ARRAY] && e->view.value[TAG_INIT_ARRAYSZ] > 0);
+    e->facts.runs = e->facts.runs || elf_has(&e->view, DT_INIT) ||
+                    (elf_has(&e->view, DT_INIT_ARRAY) && elf_value(&e->view, DT_INIT_ARRAYSZ) > 0);
     return 0;
 }
 
-static void note_relocs(struct elf *e, enum elf_tag at, enum elf_tag size)
+static void note_relocs(struct elf *e, int64_t at, int64_t size)
 {
-    if (e->view.has[at])
-        elf_keep(e, e->view.value[at], e->view.value[size]);
+    if (elf_has(&e->view, at))
+        elf_keep(e, elf_value(&e->view, at), elf_value(&e->view, size));
 }
 
 int elf_relocs_check(struct elf *e)
 {
-    note_relocs(e, TAG_RELA, TAG_RELASZ);
-    note_relocs(e, TAG_JMPREL, TAG_PLTRELSZ);
-    note_relocs(e, TAG_RELR, TAG_RELRSZ);
+    note_relocs(e, DT_RELA, DT_RELASZ);
+    note_relocs(e, DT_JMPREL, DT_PLTRELSZ);
+    note_relocs(e, DT_RELR, DT_RELRSZ);
     int rc = check_calls(e);
     if (rc == 0)
-        rc = check_table(e, TAG_RELA, TAG_RELASZ);
+        rc = check_table(e, DT_RELA, DT_RELASZ);
     if (rc == 0)
-        rc = check_table(e, TAG_JMPREL, TAG_PLTRELSZ);
+        rc = check_table(e, DT_JMPREL, DT_PLTRELSZ);
     return rc < 0 ? rc : check_relr(e);
 }

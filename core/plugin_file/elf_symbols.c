@@ -37,7 +37,7 @@ static int bad_hash(void)
  * of a bucket has bit 0 set. */
 static int check_gnu_hash(struct elf *e)
 {
-    uint64_t address = e->view.value[TAG_GNU_HASH], room = elf_room(e, address), taken = 0;
+    uint64_t address = elf_value(&e->view, DT_GNU_HASH), room = elf_room(e, address), taken = 0;
     const unsigned char *at = elf_at(e, address, 16);
 
     if (!at || address % 8)
@@ -71,7 +71,7 @@ static int check_gnu_hash(struct elf *e)
 /* nbucket, nchain, buckets, chains. */
 static int check_hash(struct elf *e)
 {
-    uint64_t address = e->view.value[TAG_HASH], room = elf_room(e, address), taken = 0;
+    uint64_t address = elf_value(&e->view, DT_HASH), room = elf_room(e, address), taken = 0;
     const unsigned char *at = elf_at(e, address, 8);
 
     if (!at || address % 4)
@@ -84,7 +84,7 @@ static int check_hash(struct elf *e)
             if (i >= n_chain || taken++ >= n_chain)
                 return bad_hash();
     }
-    if (e->view.has[TAG_GNU_HASH] && e->n_symbols > n_chain)
+    if (elf_has(&e->view, DT_GNU_HASH) && e->n_symbols > n_chain)
         return bad_hash();
     e->n_symbols = n_chain;
     elf_keep(e, address, 8 + (n_buckets + n_chain) * 4);
@@ -156,15 +156,16 @@ static int check_def(const struct elf *e, uint64_t address, uint64_t *ret_next, 
     return def.vd_next == 0;
 }
 
-static int check_chain(struct elf *e, enum elf_tag tag, uint32_t *most,
+static int check_chain(struct elf *e, int64_t tag, uint32_t *most,
                        int (*one)(const struct elf *, uint64_t, uint64_t *, uint32_t *))
 {
-    uint64_t at = e->view.value[tag];
+    uint64_t at = elf_value(&e->view, tag);
     int rc = 0;
 
     while (rc == 0)
         rc = one(e, at, &at, most); /* forward only: the file has an end */
-    elf_keep(e, e->view.value[tag], rc == 1 ? at + sizeof(Elf64_Verneed) - e->view.value[tag] : 0);
+    elf_keep(e, elf_value(&e->view, tag),
+             rc == 1 ? at + sizeof(Elf64_Verneed) - elf_value(&e->view, tag) : 0);
     return rc < 0 ? rc : 0;
 }
 
@@ -173,15 +174,15 @@ static int check_versions(struct elf *e)
     uint32_t most = 1;
     int rc = 0;
 
-    if (e->view.has[TAG_VERNEED])
-        rc = check_chain(e, TAG_VERNEED, &most, check_need);
-    if (rc == 0 && e->view.has[TAG_VERDEF])
-        rc = check_chain(e, TAG_VERDEF, &most, check_def);
-    if (rc < 0 || !e->view.has[TAG_VERSYM])
+    if (elf_has(&e->view, DT_VERNEED))
+        rc = check_chain(e, DT_VERNEED, &most, check_need);
+    if (rc == 0 && elf_has(&e->view, DT_VERDEF))
+        rc = check_chain(e, DT_VERDEF, &most, check_def);
+    if (rc < 0 || !elf_has(&e->view, DT_VERSYM))
         return rc;
-    const unsigned char *at = elf_at(e, e->view.value[TAG_VERSYM], e->n_symbols * 2);
-    if (!at || e->view.value[TAG_VERSYM] % 2 ||
-        (!e->view.has[TAG_VERNEED] && !e->view.has[TAG_VERDEF]))
+    const unsigned char *at = elf_at(e, elf_value(&e->view, DT_VERSYM), e->n_symbols * 2);
+    if (!at || elf_value(&e->view, DT_VERSYM) % 2 ||
+        (!elf_has(&e->view, DT_VERNEED) && !elf_has(&e->view, DT_VERDEF)))
         return bad_versions();
     for (uint64_t i = 0; i < e->n_symbols; i++) {
         uint16_t version;
@@ -189,7 +190,7 @@ static int check_versions(struct elf *e)
         if ((version & 0x7fff) > most)
             return bad_versions();
     }
-    elf_keep(e, e->view.value[TAG_VERSYM], e->n_symbols * 2);
+    elf_keep(e, elf_value(&e->view, DT_VERSYM), e->n_symbols * 2);
     return 0;
 }
 
@@ -238,17 +239,17 @@ int elf_symbols_check(struct elf *e)
 {
     int rc = 0;
 
-    if (e->view.has[TAG_GNU_HASH])
+    if (elf_has(&e->view, DT_GNU_HASH))
         rc = check_gnu_hash(e);
-    if (rc == 0 && e->view.has[TAG_HASH])
+    if (rc == 0 && elf_has(&e->view, DT_HASH))
         rc = check_hash(e);
     if (rc < 0)
         return rc;
     if (e->n_symbols > ELF_SYMBOLS_MAX ||
-        !elf_at(e, e->view.value[TAG_SYMTAB], e->n_symbols * sizeof(Elf64_Sym)) ||
-        e->view.value[TAG_SYMTAB] % 8)
+        !elf_at(e, elf_value(&e->view, DT_SYMTAB), e->n_symbols * sizeof(Elf64_Sym)) ||
+        elf_value(&e->view, DT_SYMTAB) % 8)
         return elf_refuse("its symbols lie outside of the file; is it damaged?");
-    elf_keep(e, e->view.value[TAG_SYMTAB], e->n_symbols * sizeof(Elf64_Sym));
+    elf_keep(e, elf_value(&e->view, DT_SYMTAB), e->n_symbols * sizeof(Elf64_Sym));
     for (uint64_t i = 0; i < e->n_symbols && rc == 0; i++) {
         Elf64_Sym s = elf_symbol(e, i);
         rc = check_symbol(e, &s);

@@ -272,8 +272,8 @@ static bool view_module(struct stack_process *p, const struct module *m, struct 
     if (!m->dynamic)
         return false;
     (void)elf_view_dynamic(ret, m->dynamic, DYNAMIC_MAX);
-    return ret->has[TAG_SYMTAB] && ret->has[TAG_STRTAB] &&
-           (ret->has[TAG_GNU_HASH] || ret->has[TAG_HASH]);
+    return elf_has(ret, DT_SYMTAB) && elf_has(ret, DT_STRTAB) &&
+           (elf_has(ret, DT_GNU_HASH) || elf_has(ret, DT_HASH));
 }
 
 static bool is_defined(void *arg, uint32_t i, const Elf64_Sym *s)
@@ -298,7 +298,7 @@ int module_copy_symbols(struct stack_process *p, const struct module *m, struct 
 {
     struct elf_view v;
     uint32_t n = view_module(p, m, &v) ? elf_view_count(&v) : 0;
-    uint64_t size = v.value[TAG_STRSZ];
+    uint64_t size = elf_value(&v, DT_STRSZ);
     if (n == 0 || size == 0 || size > NAMES_MAX_BYTES)
         return -ENOENT;
     Elf64_Sym *table = process_alloc(p, n * sizeof(*table));
@@ -306,9 +306,9 @@ int module_copy_symbols(struct stack_process *p, const struct module *m, struct 
     int rc = -ENOMEM;
     if (table && names) {
         names[size] = '\0';
-        rc = stack_read(p, elf_view_address(&v, TAG_SYMTAB), table, n * sizeof(*table));
+        rc = stack_read(p, elf_view_address(&v, DT_SYMTAB), table, n * sizeof(*table));
         if (rc == 0)
-            rc = stack_read(p, elf_view_address(&v, TAG_STRTAB), names, size);
+            rc = stack_read(p, elf_view_address(&v, DT_STRTAB), names, size);
     }
     if (rc < 0) {
         process_free(p, table);

@@ -13,49 +13,6 @@
 
 /* ---- the dynamic section ---- */
 
-static int tag_index(int64_t tag)
-{
-    static const int64_t tags[ELF_TAGS] = {
-        [TAG_HASH] = DT_HASH,
-        [TAG_GNU_HASH] = DT_GNU_HASH,
-        [TAG_STRTAB] = DT_STRTAB,
-        [TAG_STRSZ] = DT_STRSZ,
-        [TAG_SYMTAB] = DT_SYMTAB,
-        [TAG_SYMENT] = DT_SYMENT,
-        [TAG_RELA] = DT_RELA,
-        [TAG_RELASZ] = DT_RELASZ,
-        [TAG_RELAENT] = DT_RELAENT,
-        [TAG_RELACOUNT] = DT_RELACOUNT,
-        [TAG_JMPREL] = DT_JMPREL,
-        [TAG_PLTRELSZ] = DT_PLTRELSZ,
-        [TAG_PLTREL] = DT_PLTREL,
-        [TAG_PLTGOT] = DT_PLTGOT,
-        [TAG_RELR] = 36, /* DT_RELR, RELRSZ and RELRENT: newer than some <elf.h> */
-        [TAG_RELRSZ] = 35,
-        [TAG_RELRENT] = 37,
-        [TAG_REL] = DT_REL,
-        [TAG_TEXTREL] = DT_TEXTREL,
-        [TAG_FLAGS] = DT_FLAGS,
-        [TAG_FLAGS_1] = DT_FLAGS_1,
-        [TAG_SYMBOLIC] = DT_SYMBOLIC,
-        [TAG_INIT] = DT_INIT,
-        [TAG_FINI] = DT_FINI,
-        [TAG_INIT_ARRAY] = DT_INIT_ARRAY,
-        [TAG_INIT_ARRAYSZ] = DT_INIT_ARRAYSZ,
-        [TAG_FINI_ARRAY] = DT_FINI_ARRAY,
-        [TAG_FINI_ARRAYSZ] = DT_FINI_ARRAYSZ,
-        [TAG_VERSYM] = DT_VERSYM,
-        [TAG_VERNEED] = DT_VERNEED,
-        [TAG_VERNEEDNUM] = DT_VERNEEDNUM,
-        [TAG_VERDEF] = DT_VERDEF,
-        [TAG_VERDEFNUM] = DT_VERDEFNUM,
-    };
-    for (int i = 0; i < ELF_TAGS; i++)
-        if (tags[i] == tag)
-            return i;
-    return -1;
-}
-
 bool elf_view_dynamic(struct elf_view *v, uint64_t address, uint64_t n)
 {
     Elf64_Dyn d;
@@ -66,8 +23,8 @@ bool elf_view_dynamic(struct elf_view *v, uint64_t address, uint64_t n)
             v->n_dynamic = i;
             return true;
         }
-        int tag = tag_index(d.d_tag);
-        if (tag < 0)
+        int tag = elf_tag(d.d_tag);
+        if (tag == 0)
             continue;
         v->has[tag] = true;
         v->value[tag] = d.d_un.d_val;
@@ -80,10 +37,10 @@ bool elf_view_entry(const struct elf_view *v, uint64_t i, Elf64_Dyn *ret)
     return i < v->n_dynamic && v->read(v, v->dynamic + i * sizeof(*ret), ret, sizeof(*ret));
 }
 
-uint64_t elf_view_address(const struct elf_view *v, enum elf_tag tag)
+uint64_t elf_view_address(const struct elf_view *v, int64_t tag)
 {
-    uint64_t value = v->value[tag];
-    return !v->has[tag] ? 0 : value < v->base ? value + v->bias : value;
+    uint64_t value = elf_value(v, tag);
+    return !elf_has(v, tag) ? 0 : value < v->base ? value + v->bias : value;
 }
 
 /* ---- symbols ---- */
@@ -92,16 +49,16 @@ bool elf_view_has_name(const struct elf_view *v, uint64_t at, const char *name)
 {
     char found[NAME_BYTES];
     size_t size = strlen(name) + 1;
-    uint64_t all = v->value[TAG_STRSZ];
+    uint64_t all = elf_value(v, DT_STRSZ);
     return size <= sizeof(found) && at < all && size <= all - at &&
-           v->read(v, elf_view_address(v, TAG_STRTAB) + at, found, size) &&
+           v->read(v, elf_view_address(v, DT_STRTAB) + at, found, size) &&
            memcmp(found, name, size) == 0;
 }
 
 bool elf_view_symbol(const struct elf_view *v, uint64_t i, Elf64_Sym *ret)
 {
-    return i < ELF_SYMBOLS_MAX && v->has[TAG_SYMTAB] &&
-           v->read(v, elf_view_address(v, TAG_SYMTAB) + i * sizeof(*ret), ret, sizeof(*ret));
+    return i < ELF_SYMBOLS_MAX && elf_has(v, DT_SYMTAB) &&
+           v->read(v, elf_view_address(v, DT_SYMTAB) + i * sizeof(*ret), ret, sizeof(*ret));
 }
 
 /* GNU's hash table: four words, a bloom filter, buckets, and a word for each symbol from `first`
@@ -113,7 +70,7 @@ struct gnu_hash {
 
 static bool read_gnu_hash(const struct elf_view *v, struct gnu_hash *ret)
 {
-    uint64_t at = elf_view_address(v, TAG_GNU_HASH);
+    uint64_t at = elf_view_address(v, DT_GNU_HASH);
     uint32_t head[4];
     if (!at || !v->read(v, at, head, sizeof(head)) || head[0] == 0 || head[2] == 0)
         return false;
@@ -136,7 +93,8 @@ uint32_t elf_view_count(const struct elf_view *v)
     uint32_t head[2], some[WORDS], last = 0, link = 0;
     struct gnu_hash h;
     if (!read_gnu_hash(v, &h))
-        return v->has[TAG_HASH] && v->read(v, elf_view_address(v, TAG_HASH), head, sizeof(head)) &&
+        return elf_has(v, DT_HASH) &&
+                       v->read(v, elf_view_address(v, DT_HASH), head, sizeof(head)) &&
                        head[1] <= ELF_SYMBOLS_MAX
                    ? head[1]
                    : 0;
@@ -210,7 +168,7 @@ uint32_t elf_view_find(const struct elf_view *v, const char *name,
 {
     const struct search s = {v, name, is_it, arg};
     struct gnu_hash h;
-    if (v->has[TAG_GNU_HASH])
+    if (elf_has(v, DT_GNU_HASH))
         return read_gnu_hash(v, &h) ? find_gnu(&s, &h) : 0;
-    return v->has[TAG_HASH] ? find_sysv(&s, elf_view_address(v, TAG_HASH)) : 0;
+    return elf_has(v, DT_HASH) ? find_sysv(&s, elf_view_address(v, DT_HASH)) : 0;
 }

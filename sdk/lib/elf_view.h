@@ -16,43 +16,12 @@
 
 #define ELF_SYMBOLS_MAX (8u << 20) /* libtorch_cpu.so has about 200,000 */
 
-/* The entries of the dynamic section that somebody reads. */
-enum elf_tag {
-    TAG_HASH,
-    TAG_GNU_HASH,
-    TAG_STRTAB,
-    TAG_STRSZ,
-    TAG_SYMTAB,
-    TAG_SYMENT,
-    TAG_RELA,
-    TAG_RELASZ,
-    TAG_RELAENT,
-    TAG_RELACOUNT,
-    TAG_JMPREL,
-    TAG_PLTRELSZ,
-    TAG_PLTREL,
-    TAG_PLTGOT,
-    TAG_RELR,
-    TAG_RELRSZ,
-    TAG_RELRENT,
-    TAG_REL,
-    TAG_TEXTREL,
-    TAG_FLAGS,
-    TAG_FLAGS_1,
-    TAG_SYMBOLIC,
-    TAG_INIT,
-    TAG_FINI,
-    TAG_INIT_ARRAY,
-    TAG_INIT_ARRAYSZ,
-    TAG_FINI_ARRAY,
-    TAG_FINI_ARRAYSZ,
-    TAG_VERSYM,
-    TAG_VERNEED,
-    TAG_VERNEEDNUM,
-    TAG_VERDEF,
-    TAG_VERDEFNUM,
-    ELF_TAGS
-};
+#ifndef DT_RELR /* newer than some <elf.h> */
+#define DT_RELRSZ 35
+#define DT_RELR 36
+#define DT_RELRENT 37
+#endif
+#define ELF_TAGS 55 /* 38 of ELF's own, 16 of GNU's from DT_VERSYM on, and DT_GNU_HASH */
 
 struct elf_view {
     /* Copies `n` bytes at an address of the object.  false: it does not have all of them. */
@@ -61,9 +30,29 @@ struct elf_view {
     uint64_t base; /* where the object begins: the loader has moved no address below */
     uint64_t bias; /* what is missing to such an address */
     uint64_t dynamic, n_dynamic; /* the section's address, and its entries without the last */
-    bool has[ELF_TAGS];
-    uint64_t value[ELF_TAGS]; /* of the last entry of each tag, as it stands there */
+    bool has[ELF_TAGS];          /* by elf_tag() */
+    uint64_t value[ELF_TAGS];    /* of the last entry of each tag, as it stands there */
 };
+
+/* Gives the place of a DT_... in has[] and value[], 0: nobody reads it. */
+static inline int elf_tag(int64_t tag)
+{
+    if (tag > 0 && tag <= DT_RELRENT)
+        return (int)tag;
+    if (tag >= DT_VERSYM && tag <= DT_VERNEEDNUM)
+        return DT_RELRENT + 1 + (int)(tag - DT_VERSYM);
+    return tag == DT_GNU_HASH ? ELF_TAGS - 1 : 0;
+}
+
+static inline bool elf_has(const struct elf_view *v, int64_t tag)
+{
+    return v->has[elf_tag(tag)];
+}
+
+static inline uint64_t elf_value(const struct elf_view *v, int64_t tag)
+{
+    return v->value[elf_tag(tag)];
+}
 
 /* Reads the dynamic section of at most `n` entries; read, arg, base and bias are there already.
  * false: it has no end. */
@@ -71,7 +60,7 @@ bool elf_view_dynamic(struct elf_view *v, uint64_t address, uint64_t n);
 /* Gives the i-th entry of it; false: it has no such entry. */
 bool elf_view_entry(const struct elf_view *v, uint64_t i, Elf64_Dyn *ret);
 /* Gives the address that a tag names, 0: it does not. */
-uint64_t elf_view_address(const struct elf_view *v, enum elf_tag tag);
+uint64_t elf_view_address(const struct elf_view *v, int64_t tag);
 
 /* Says whether the object's names have this one at `at`. */
 bool elf_view_has_name(const struct elf_view *v, uint64_t at, const char *name);

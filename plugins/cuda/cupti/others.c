@@ -45,8 +45,8 @@ bool others_links_cupti(const struct object *o)
 
 static bool has_import(const struct object *o, const char *name)
 {
-    bool gnu = o->view.has[TAG_GNU_HASH]; /* the imports come before what is in it */
-    uint64_t table = elf_view_address(&o->view, gnu ? TAG_GNU_HASH : TAG_HASH);
+    bool gnu = elf_has(&o->view, DT_GNU_HASH); /* the imports come before what is in it */
+    uint64_t table = elf_view_address(&o->view, gnu ? DT_GNU_HASH : DT_HASH);
     uint32_t n = 0;
     ElfW(Sym) s;
     (void)o->view.read(&o->view, table + sizeof(n), &n, sizeof(n));

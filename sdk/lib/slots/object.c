@@ -68,7 +68,7 @@ static bool read_mapped(const struct elf_view *v, uint64_t address, void *ret, s
 }
 
 /* NULL: the object has no such table. */
-static const void *find_table(const struct object *o, enum elf_tag tag, size_t size)
+static const void *find_table(const struct object *o, int64_t tag, size_t size)
 {
     uintptr_t at = elf_view_address(&o->view, tag);
     return at && is_readable(o, at, size) ? (const void *)at : NULL;
@@ -77,16 +77,16 @@ static const void *find_table(const struct object *o, enum elf_tag tag, size_t s
 static void read_relocations(struct object *o)
 {
     const struct elf_view *v = &o->view;
-    size_t n = v->value[TAG_RELASZ] / sizeof(ElfW(Rela)), relative = v->value[TAG_RELACOUNT];
-    o->rela = find_table(o, TAG_RELA, v->value[TAG_RELASZ]);
+    size_t n = elf_value(v, DT_RELASZ) / sizeof(ElfW(Rela)), relative = elf_value(v, DT_RELACOUNT);
+    o->rela = find_table(o, DT_RELA, elf_value(v, DT_RELASZ));
     if (o->rela && relative <= n) {
         o->rela += relative;
         o->n_rela = n - relative;
     }
-    if (v->value[TAG_PLTREL] == DT_RELA)
-        o->calls = find_table(o, TAG_JMPREL, v->value[TAG_PLTRELSZ]);
-    o->n_calls = o->calls ? v->value[TAG_PLTRELSZ] / sizeof(ElfW(Rela)) : 0;
-    o->symbolic = v->has[TAG_SYMBOLIC] || v->value[TAG_FLAGS] & DF_SYMBOLIC;
+    if (elf_value(v, DT_PLTREL) == DT_RELA)
+        o->calls = find_table(o, DT_JMPREL, elf_value(v, DT_PLTRELSZ));
+    o->n_calls = o->calls ? elf_value(v, DT_PLTRELSZ) / sizeof(ElfW(Rela)) : 0;
+    o->symbolic = elf_has(v, DT_SYMBOLIC) || elf_value(v, DT_FLAGS) & DF_SYMBOLIC;
 }
 
 bool object_read(const struct dl_phdr_info *info, struct object *ret)
@@ -108,9 +108,9 @@ bool object_read(const struct dl_phdr_info *info, struct object *ret)
             (void)elf_view_dynamic(&ret->view, at, p->p_memsz / sizeof(ElfW(Dyn)));
         }
     }
-    ret->strings_size = ret->view.value[TAG_STRSZ];
-    ret->strings = find_table(ret, TAG_STRTAB, ret->strings_size);
-    ret->symbols = find_table(ret, TAG_SYMTAB, sizeof(ElfW(Sym)));
+    ret->strings_size = elf_value(&ret->view, DT_STRSZ);
+    ret->strings = find_table(ret, DT_STRTAB, ret->strings_size);
+    ret->symbols = find_table(ret, DT_SYMTAB, sizeof(ElfW(Sym)));
     if (!ret->strings || !ret->symbols || ret->strings_size == 0 ||
         ret->strings[ret->strings_size - 1] != '\0')
         return false;
@@ -140,7 +140,7 @@ static bool is_definition(void *arg, uint32_t i, const ElfW(Sym) * s)
     struct definition *d = arg;
     const struct elf_view *v = d->view;
     unsigned type = ELF64_ST_TYPE(s->st_info), visible = ELF64_ST_VISIBILITY(s->st_other);
-    uint64_t versions = elf_view_address(v, TAG_VERSYM);
+    uint64_t versions = elf_view_address(v, DT_VERSYM);
     uint16_t version = 0;
     if (s->st_shndx == SHN_UNDEF || !s->st_value || ELF64_ST_BIND(s->st_info) == STB_LOCAL ||
         (visible != STV_DEFAULT && visible != STV_PROTECTED) ||
