@@ -11,8 +11,8 @@
 
 #include "cli/cluster/cluster.h"
 #include "cli/link/run_many.h"
-#include "cli/many/ask.h"
 #include "cli/many/child.h"
+#include "cli/many/query_members.h"
 #include "cli/terminal/args.h"
 #include "core/base/err.h"
 #include "core/base/text.h"

@@ -15,9 +15,9 @@
 
 #include "cli/cluster/cluster.h"
 #include "cli/link/run_many.h"
-#include "cli/many/ask.h"
 #include "cli/many/child.h"
-#include "cli/many/each.h"
+#include "cli/many/query_members.h"
+#include "cli/many/run_each.h"
 #include "cli/target/core_lookup.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"

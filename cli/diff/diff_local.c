@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "cli/diff/diff.h"
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 #include "cli/target/apart.h"
 #include "cli/target/target.h"
 #include "core/base/err.h"

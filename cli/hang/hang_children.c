@@ -12,7 +12,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/hang/hang.h"
-#include "cli/many/each.h"
+#include "cli/many/run_each.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
 #include "core/base/err.h"

@@ -46,7 +46,7 @@ enum merged_kind { MERGED_ROWS, MERGED_COLUMNS, MERGED_GROUPS };
 
 struct merged_question {
     enum merged_kind kind;
-    uint64_t timeout_ns; /* of each member, as in cli/many/ask.h */
+    uint64_t timeout_ns; /* of each member, as in cli/many/query_members.h */
     uint64_t grace_ns;   /* that the asker waits longer; relays below get two thirds of it */
     uint64_t max_bytes;  /* of each member's answer; 0: no limit */
     uint64_t limit;      /* rows of each, 0: all */

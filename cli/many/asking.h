@@ -10,7 +10,7 @@
 
 #include <poll.h>
 
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 
 struct asking {
     struct members *all;

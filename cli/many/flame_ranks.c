@@ -16,7 +16,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/flamegraph/flame.h"
 #include "cli/job/rank_ranges.h"
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 #include "cli/many/run_there.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"

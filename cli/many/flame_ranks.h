@@ -8,7 +8,7 @@
 #ifndef CLI_MANY_FLAME_RANKS_H
 #define CLI_MANY_FLAME_RANKS_H
 
-#include "cli/many/each.h"
+#include "cli/many/run_each.h"
 
 /* Each is asked as `flamegraph` asks one, all at the same time; results stand in the members.
  * 0, or -errno. */

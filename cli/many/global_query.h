@@ -7,7 +7,7 @@
 #ifndef CLI_MANY_GLOBAL_QUERY_H
 #define CLI_MANY_GLOBAL_QUERY_H
 
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 
 struct answer_ask;
 

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/many/ask.h"
 #include "cli/many/find.h"
+#include "cli/many/query_members.h"
 #include "cli/target/target.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

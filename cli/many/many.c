@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "cli/link/link.h"
-#include "cli/many/each.h"
 #include "cli/many/global_query.h"
 #include "cli/many/one_table.h"
+#include "cli/many/run_each.h"
 #include "cli/target/query_client.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 #include "cli/terminal/terminal.h"
 #include "sdk/lib/buf.h"
 

@@ -9,7 +9,7 @@
 #define CLI_MANY_ONE_TABLE_H
 
 #include "cli/answer/columns.h"
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 
 struct answer_ask;
 

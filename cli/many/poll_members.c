@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/poll_members.c - asks as ask.h says: all connections to members of this machine are
- * polled, with the answers of relays (ask_relays.c), and each gets its turn.
+ * cli/many/poll_members.c - asks as query_members.h says: all connections to members of this
+ * machine are polled, with the answers of relays (ask_relays.c), and each gets its turn.
  *
  * One thread.  It knows nothing of what is asked; answers go to a sink as they come.
  */

@@ -13,9 +13,9 @@
 
 #include "cli/job/host_list.h"
 #include "cli/link/run_many.h"
-#include "cli/many/ask.h"
 #include "cli/many/child.h"
 #include "cli/many/find.h"
+#include "cli/many/query_members.h"
 #include "cli/target/remote_target.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/clock.h"

@@ -14,7 +14,7 @@
 #include "cli/link/frame.h"
 #include "cli/link/link.h"
 #include "cli/link/merge_protocol.h"
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 #include "cli/target/remote_target.h"
 #include "cli/target/target.h"
 #include "cli/terminal/interrupt.h"

@@ -20,7 +20,7 @@
 #include "cli/link/broker.h"
 #include "cli/link/link.h"
 #include "cli/link/token.h"
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 #include "cli/relay/answer_question.h"
 #include "cli/relay/stream_server.h"
 #include "cli/terminal/interrupt.h"

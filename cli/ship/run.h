@@ -7,7 +7,7 @@
 #ifndef CLI_SHIP_RUN_H
 #define CLI_SHIP_RUN_H
 
-#include "cli/many/ask.h"
+#include "cli/many/query_members.h"
 #include "cli/ship/ship.h"
 
 struct ship_run {

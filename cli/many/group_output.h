@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/printed.h - what the children of many members have printed, to the user: equal answers
- * once, or line by line as it comes.
+ * cli/many/group_output.h - what the children of many members have printed, to the user: equal
+ * answers once, or line by line as it comes.
  *
  * One thread.
  */
-#ifndef CLI_MANY_PRINTED_H
-#define CLI_MANY_PRINTED_H
+#ifndef CLI_MANY_GROUP_OUTPUT_H
+#define CLI_MANY_GROUP_OUTPUT_H
 
 #include "cli/many/members.h"
 #include "sdk/lib/buf.h"

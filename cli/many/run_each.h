@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/each.h - a command on each of many members, as if it were called once for each: in a
+ * cli/many/run_each.h - a command on each of many members, as if it were called once for each: in a
  * child of its own, so that one that waits or hangs is nobody else's trouble.
  *
  * One thread.
  */
-#ifndef CLI_MANY_EACH_H
-#define CLI_MANY_EACH_H
+#ifndef CLI_MANY_RUN_EACH_H
+#define CLI_MANY_RUN_EACH_H
 
 #include "cli/many/members.h"
 #include "sdk/lib/buf.h"

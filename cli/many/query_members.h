@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/ask.h - one statement to many members: each runs it in its own engine, and their answers
- * come back as columns and rows.
+ * cli/many/query_members.h - one statement to many members: each runs it in its own engine, and
+ * their answers come back as columns and rows.
  *
  * One thread, all connections at once, no process a member (but one for each of the dead, whose
  * files are read here, for each host that is given by a name, and for each port of this machine
@@ -11,8 +11,8 @@
  * (arrow_reader.h), so it can lie about itself only, a relay about those behind it, and one that
  * hangs, floods or dies costs the others nothing but its time limit.
  */
-#ifndef CLI_MANY_ASK_H
-#define CLI_MANY_ASK_H
+#ifndef CLI_MANY_QUERY_MEMBERS_H
+#define CLI_MANY_QUERY_MEMBERS_H
 
 #include "cli/answer/arrow_reader.h"
 #include "cli/many/members.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/printed_json.c - what many members have printed as JSON: a line for each, with whose it
- * is.
+ * cli/many/group_output_json.c - what many members have printed as JSON: a line for each, with
+ * whose it is.
  *
  * One thread.  Whoever reads the lines reads JSON, whatever a member has sent: text that is none is
  * said, and not handed on.
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/many/printed.h"
+#include "cli/many/group_output.h"
 #include "sdk/lib/arena.h"
 #include "sdk/lib/json.h"
 

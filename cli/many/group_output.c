@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/printed.c - see printed.h.
+ * cli/many/group_output.c - see group_output.h.
  *
  * One thread.
  */
-#include "cli/many/printed.h"
+#include "cli/many/group_output.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/many/each.c - see each.h.
+ * cli/many/run_each.c - see run_each.h.
  *
  * One thread.
  */
-#include "cli/many/each.h"
+#include "cli/many/run_each.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "cli/many/ask.h"
 #include "cli/many/child.h"
-#include "cli/many/printed.h"
+#include "cli/many/group_output.h"
+#include "cli/many/query_members.h"
 #include "cli/many/run_there.h"
 #include "cli/target/live_run.h"
 #include "cli/target/target.h"
