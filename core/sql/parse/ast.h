@@ -233,9 +233,6 @@ struct statement {
     uint32_t pos;
 };
 
-/* A word that is no name without quotes. */
-bool sql_is_reserved(const char *word, size_t size);
-
 /* -EINVAL: "line 1, column 8: ...".  -ENOMEM. */
 int sql_parse(struct arena *a, const char *text, size_t size, struct statement *ret);
 

@@ -57,17 +57,12 @@ void *sql_parse_get(struct parser *p, size_t count, size_t size)
     return m;
 }
 
-bool sql_is_reserved(const char *word, size_t size)
-{
-    for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
-        if (strlen(reserved[i]) == size && memcmp(word, reserved[i], size) == 0)
-            return true;
-    return false;
-}
-
 bool sql_parse_is_reserved(const struct token *t)
 {
-    return t->type == TOKEN_WORD && sql_is_reserved(t->text, strlen(t->text));
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved) && t->type == TOKEN_WORD; i++)
+        if (strcmp(reserved[i], t->text) == 0)
+            return true;
+    return false;
 }
 
 /* Grow an array in the arena, doubling; pieces left behind are part of the price of an arena. */
