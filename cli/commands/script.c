@@ -25,6 +25,7 @@
 #include "sdk/lib/json.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
+#define SCRIPT_PARAMS_MAX 32
 
 /* One that is followed. */
 struct script_run {
@@ -134,68 +135,170 @@ static int follow_script(struct probing_client *c, const char *name, struct scri
     return s->ids[2] < 0 ? (int)s->ids[2] : 0;
 }
 
-static int run_script(struct target *t, const char *file, bool follow, bool as_json)
-{
-    char name[64];
-    struct buf source;
-    struct probing_client *c = NULL;
-    struct script_run run = {.as_json = as_json};
-    struct live_stream s = {.status = 0};
-    int rc = script_name(file, name, sizeof(name));
+/* The words of `script run`, `reload`, `help` and `check`. */
+struct script_words {
+    const char *verb;    /* "run" */
+    const char *file;    /* or, for `reload`, `help` and `check`, a script's name; NULL: `code` */
+    const char *code;    /* of -e; NULL: none */
+    const char **params; /* "limit=5" */
+    int n_params;
+    bool follow, as_json;
+};
 
-    buf_init(&source, SCRIPT_MAX_BYTES);
-    if (rc == 0)
-        rc = script_source(file, &source);
-    if (rc == 0)
-        rc = target_connect(t, &c);
-    if (rc == 0 && follow)
-        rc = follow_script(c, name, &run, &s);
-    if (rc == 0) {
-        const char *words[] = {"script", "run", name, buf_text(&source)};
-        s.ids[0] = probing_client_start_run(c, 4, words, /* timeout_ns= */ 0);
-        rc = s.ids[0] < 0 ? (int)s.ids[0] : live_stream_follow(c, &s);
+/* The name of the script and its text, where the words have one. */
+static int read_script(const struct script_words *w, char *name, size_t size, struct buf *source)
+{
+    bool by_name = strcmp(w->verb, "run") != 0 && w->file != NULL && text_is_name(w->file);
+    int rc;
+
+    if (w->code != NULL) {
+        (void)snprintf(name, size, "oneliner");
+        return buf_adds(source, w->code);
     }
-    if (rc == -ECANCELED && cli_interrupted && follow)
-        terminal_say("script %s goes on in the process; to end it: probing -t %s script stop %s",
-                     name, t->text, name);
-    probing_client_free(c);
-    buf_done(&source);
+    rc = script_name(w->file, name, size);
+    if (rc == 0 && !by_name)
+        rc = script_source(w->file, source);
     return rc;
 }
 
+/* A script of -e ends with the command that started it. */
+static int run_script(struct target *t, const struct script_words *w)
+{
+    char name[64];
+    struct buf source;
+    const char *words[4 + SCRIPT_PARAMS_MAX] = {"script", w->verb, name};
+    int n_words = 3;
+    struct probing_client *c = NULL;
+    struct script_run run = {.as_json = w->as_json};
+    struct live_stream s = {.status = 0};
+
+    buf_init(&source, SCRIPT_MAX_BYTES);
+    int rc = read_script(w, name, sizeof(name), &source);
+    if (rc == 0 && source.size > 0)
+        words[n_words++] = buf_text(&source);
+    for (int i = 0; i < w->n_params; i++)
+        words[n_words++] = w->params[i];
+    if (rc == 0)
+        rc = target_connect(t, &c);
+    if (rc == 0 && w->follow)
+        rc = follow_script(c, name, &run, &s);
+    if (rc == 0) {
+        s.ids[0] = probing_client_start_run(c, n_words, words, /* timeout_ns= */ 0);
+        rc = s.ids[0] < 0 ? (int)s.ids[0] : live_stream_follow(c, &s);
+    }
+    bool interrupted = rc == -ECANCELED && cli_interrupted && w->follow;
+    probing_client_free(c);
+    buf_done(&source);
+    if (interrupted && w->code == NULL) {
+        terminal_say("script %s goes on in the process; to end it: probing -t %s script stop %s",
+                     name, t->text, name);
+    } else if (interrupted) {
+        const char *stop[] = {"script", "stop", name};
+        cli_interrupt_over();
+        rc = live_tell(t, 3, stop);
+    }
+    return rc;
+}
+
+/* ---- its words ---- */
+
 struct script_args {
-    const char *word[2]; /* "run", FILE */
-    uint32_t n;
-    bool follow, as_json;
+    struct script_words words;
+    const char *params[SCRIPT_PARAMS_MAX];
 };
 
 static int parse_option(void *arg, const char *option, const char *value)
 {
-    struct script_args *w = arg;
+    struct script_args *a = arg;
+    struct script_words *w = &a->words;
 
-    if (option != NULL && strcmp(option, "--json") == 0)
+    if (option != NULL && strcmp(option, "--json") == 0) {
         w->as_json = true;
-    else if (option != NULL)
+    } else if (option != NULL && strcmp(option, "-e") == 0) {
+        w->code = value;
+    } else if (option != NULL) {
         w->follow = true;
-    else if (w->n == 2)
-        return err_set(-EINVAL, "script run takes one FILE; unexpected argument '%s'", value);
-    else
-        w->word[w->n++] = value;
+    } else if (w->verb == NULL) {
+        w->verb = value;
+    } else if (w->file == NULL && w->code == NULL) {
+        w->file = value;
+    } else if (strchr(value, '=') == NULL || *value == '=') {
+        return err_set(-EINVAL,
+                       "unexpected argument '%s': behind the file stand parameters, NAME=VALUE",
+                       value);
+    } else if (w->n_params == SCRIPT_PARAMS_MAX) {
+        return err_set(-E2BIG, "a script takes at most %d parameters", SCRIPT_PARAMS_MAX);
+    } else {
+        w->params[w->n_params++] = value;
+    }
     return 0;
+}
+
+static bool takes_source(const char *verb)
+{
+    static const char *const verbs[] = {"run", "reload", "help", "check"};
+    for (size_t i = 0; verb != NULL && i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        if (strcmp(verb, verbs[i]) == 0)
+            return true;
+    return false;
+}
+
+/* `script log NAME`: the lines that it has logged, of those that are kept. */
+static int print_log(const struct target *t, const char *name)
+{
+    char sql[256];
+    const char *words[] = {"query", "--format", "csv", "--", sql};
+
+    if (!text_is_name(name))
+        return err_set(-EINVAL, "'%s' is not a script's name", name);
+    (void)snprintf(sql, sizeof(sql),
+                   "select ts, level, text from probing.log where source = 'script.%s' order by ts",
+                   name);
+    return live_run(t, 5, words);
+}
+
+/* `script points [PATTERN]`: what probing.on() takes. */
+static int print_points(const struct target *t, const char *pattern)
+{
+    char sql[512];
+    const char *words[] = {"query", "--", sql};
+
+    if (strchr(pattern, '\'') != NULL || strlen(pattern) > 200)
+        return err_set(-EINVAL, "'%.80s' is no pattern: part of a name, or * for any letters",
+                       pattern);
+    (void)snprintf(sql, sizeof(sql),
+                   "select name, payload, doc from probing.events where name like "
+                   "replace('%%%s%%', '*', '%%') order by name",
+                   pattern);
+    return live_run(t, 3, words);
 }
 
 int command_script(struct target *t, int argc, char **argv)
 {
-    struct script_args w = {.n = 0};
+    struct script_args a = {.words = {.verb = NULL}};
+    struct script_words *w = &a.words;
+    const char *verb = argc >= 2 ? argv[1] : "";
 
-    if (argc >= 2 && strcmp(argv[1], "list") == 0)
+    if (strcmp(verb, "list") == 0)
         return live_list(t, argc, argv,
-                         "select name, state, started_at, error, rows from probing.scripts "
-                         "order by name");
-    if (argc < 2 || strcmp(argv[1], "run") != 0)
+                         "select name, state, started_at, error, rows, cpu_ns, throttled_ns, "
+                         "memory_bytes, errors, dropped from probing.scripts order by name");
+    if (strcmp(verb, "log") == 0 && argc == 3)
+        return print_log(t, argv[2]);
+    if (strcmp(verb, "points") == 0 && argc <= 3)
+        return print_points(t, argc == 3 ? argv[2] : "");
+    w->params = a.params;
+    int rc = cli_parse(argc, argv, parse_option, &a);
+    if (rc < 0)
+        return rc;
+    if (w->code != NULL && w->verb == NULL) {
+        w->verb = "run"; /* script -e CODE */
+        w->follow = true;
+    }
+    if (!takes_source(w->verb))
         return live_run(t, argc, (const char *const *)argv);
-    int rc = cli_parse(argc, argv, parse_option, &w);
-    if (rc == 0 && w.n < 2)
-        rc = cli_misuse(err_set(-EINVAL, "script run needs a file: script run slow_step.lua"));
-    return rc < 0 ? rc : run_script(t, w.word[1], w.follow, w.as_json);
+    if (w->file == NULL && w->code == NULL)
+        return cli_misuse(
+            err_set(-EINVAL, "script %s needs a file: script %s slow_step.lua", w->verb, w->verb));
+    return run_script(t, w);
 }

@@ -19,11 +19,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/guest/thread.h"
 #include "core/plugin_host/plugin_host.h"
 #include "core/script/lua_memory.h"
 #include "core/script/script.h"
+#include "sdk/lib/arena.h"
 #include "sdk/lib/buf.h"
 
 #define SCRIPT_NAME_BYTES 64
@@ -34,10 +36,16 @@
 enum script_state { SCRIPT_LOADING, SCRIPT_RUNNING, SCRIPT_ENDED, SCRIPT_FAILED, SCRIPT_STOPPED };
 
 struct scripts;
+/* A function of the script's that is called at a time, or with the rows that came (lua_timer.c). */
 struct script_timer {
     struct script_timer *next;
-    uint64_t period_ns, due;
-    int function; /* reference in Lua's registry */
+    uint64_t id;
+    uint64_t period_ns, due; /* 0: once */
+    int function;            /* reference in Lua's registry */
+    char name[40];           /* "": none */
+    char *select;            /* the rows that it is called with; NULL: called without */
+    uint64_t row;            /* the first of them that it has not had */
+    bool waits;              /* their table is not there yet */
 };
 
 /* So many at once, then so many a second. */
@@ -66,22 +74,35 @@ struct script {
     char topic[SCRIPT_NAME_BYTES + 8]; /* "script.<name>" */
     char *source;
     size_t size;
+    size_t words_size;
+    char *words; /* that it was started with: "limit=5", NUL, ... and an empty one */
+    char *kept;  /* as JSON, what the one before it of this name has left; NULL */
     pthread_t thread;
     int users;        /* lock: scripts->mutex; who waits for it: not to be freed */
     uint64_t started; /* monotonic ns */
     struct event wake, loaded, ended;
-    _Atomic int state;     /* enum script_state */
-    _Atomic uint64_t rows; /* added to its tables */
+    _Atomic bool ends;        /* it shall end by itself: its function of at_stop may still run */
+    _Atomic bool has_end;     /* it has one that has not run */
+    _Atomic bool keeps_state; /* `left` is wanted */
+    char *left;               /* probing.state as JSON, when it has ended; NULL */
+    const char *question;     /* "help" or "check": the source is only looked at; NULL: it is run */
+    _Atomic uint64_t dropped; /* rows that came faster than it took them */
+    _Atomic int state;        /* enum script_state */
+    _Atomic uint64_t rows;    /* added to its tables */
     _Atomic uint64_t errors;
     pthread_mutex_t mutex;
     char error[ERR_TEXT_BYTES]; /* lock: mutex */
     struct share share;
     /* The script's thread only: */
     jmp_buf way_out;
-    int end; /* enum script_state: what `state` will be */
+    int end;      /* enum script_state: what `state` will be */
+    char *answer; /* to the question, when it has ended; NULL: none */
     lua_State *L;
     struct memory memory;
     struct buf out, names; /* of the function of ours that runs */
+    struct arena tree;     /* the same */
+    uint64_t last_timer;
+    int at_end; /* reference of the function of at_stop, when has_end was set */
     char line[SCRIPT_LINE_BYTES];
     struct script_timer *timers;
     struct table *tables[SCRIPT_TABLES_MAX]; /* it made or found */
@@ -119,9 +140,48 @@ void script_interrupt(struct script *s); /* end it, from another thread */
 void script_error(struct script *s, const char *text);
 void script_say(struct script *s, int level, const char *text); /* to the log and to followers */
 void script_log(struct script *s, int level, const char *text);
-/* To who follows; false: it was dropped. */
-bool script_publish(struct script *s, const void *payload, uint32_t size);
+/* To who follows script.NAME or, where `topic` is not "", script.NAME.TOPIC; false: it was
+ * dropped. */
+bool script_publish(struct script *s, const char *topic, const void *payload, uint32_t size);
 const char *script_state_name(int state); /* "ended", as in probing.scripts */
+
+/* script_manager.c */
+#define SCRIPT_LOAD_NS (2 * NS_PER_S) /* a script whose first lines take longer is said to run */
+/* A script's source and the words that it is started with.  Borrowed. */
+struct script_start {
+    const char *name, *source;
+    size_t size;
+    const char *words; /* "limit=5", NUL, ..., and an empty one */
+    size_t words_size;
+    const char *kept; /* state as JSON; NULL: none */
+    uint64_t limit_ns;
+};
+
+struct script_view {
+    char name[SCRIPT_NAME_BYTES], error[ERR_TEXT_BYTES];
+    int state;
+    uint64_t started, rows, cpu_ns, throttled_ns, memory_bytes, errors, dropped;
+};
+
+int scripts_each(struct scripts *all, int (*fn)(void *arg, const struct script_view *v), void *arg);
+/* A copy of the source of a script that was started; caller frees. */
+int scripts_source(struct scripts *all, const char *name, char **ret, size_t *ret_size);
+/* Start one.  1: its first lines still run. */
+int scripts_start(struct scripts *all, const struct script_start *start);
+/* The script that runs is ended and started again with its state, from a new source or its own.  A
+ * source that cannot be compiled leaves it as it is; where the new one's first lines fail, the old
+ * one goes on. */
+int scripts_reload(struct scripts *all, const struct script_start *wanted);
+/* Look at a source on a script's thread, which can be ended whatever stands in it.  question:
+ * "help", "check" or "compile", a function of source.lua.  *ret is NULL where there is nothing to
+ * say; caller frees. */
+int scripts_ask(struct scripts *all, const char *question, const struct script_start *start,
+                char **ret);
+
+/* script_commands.c */
+int script_commands_add(struct scripts *all);
+/* script_events.c */
+int script_events_add(struct scripts *all);
 
 /* cpu_budget.c */
 bool bucket_take(struct bucket *b, uint32_t at_once, uint32_t a_second);
@@ -132,11 +192,40 @@ void share_end(struct script *s);
 void share_pay(struct script *s); /* wait while it has used more than its share, or until stop */
 
 /* lua_api.c */
+#define SCRIPT_TIME_CLASS "probing.time"
+#define SCRIPT_OWN "probing.own" /* in the registry: functions of the prelude for us */
 struct script *script_of(lua_State *L);
 int script_open_api(lua_State *L);
+int script_add_time(lua_State *L, struct buf *b, int at); /* as SQL writes it */
+
+/* lua_json.c */
+int script_open_json(lua_State *L); /* leaves the table on the stack */
+/* Add the value at `at`.  -EINVAL, -ELOOP: JSON has no such value; or the buffer's failure. */
+int script_add_json(lua_State *L, struct buf *b, int at);
+int script_push_json(lua_State *L, const char *text, size_t size); /* -errno: nothing is pushed */
+
 /* lua_query.c */
 int script_query(lua_State *L);
 int script_open_rows(lua_State *L);
+/* Run a statement over a table's rows from_row <= number < to_row (0, 0: all), and leave the answer
+ * on the stack.  -errno: nothing is left. */
+int script_push_answer(lua_State *L, const char *text, size_t size, uint64_t from_row,
+                       uint64_t to_row);
+bool script_push_row(lua_State *L, int answer); /* false: there is no more, nil is pushed */
+
+/* lua_timer.c */
+int script_every(lua_State *L);
+int script_after(lua_State *L);
+int script_on(lua_State *L);
+int script_at_stop(lua_State *L);
+int script_open_timers(lua_State *L);
+/* Leave the function of at_stop on the stack; false: there is none, or it has run. */
+bool script_push_end(struct script *s);
+/* Leave what is due on the stack, and give how many arguments it has.  -EAGAIN: nothing is, for
+ * *ret_wait_ns; -ENOENT: nothing will be. */
+int script_push_due(struct script *s, uint64_t now, uint64_t *ret_wait_ns);
+void script_timers_free(struct script *s);
+
 /* lua_table.c */
 int script_table(lua_State *L);
 int script_open_table(lua_State *L);

@@ -7,26 +7,29 @@
  * these hold nothing that would have to be freed while they call Lua.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <lauxlib.h>
+#include <linux/magic.h>
 #include <lualib.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/text.h"
 #include "core/script/internal.h"
+#include "core/script/pack.h"
 #include "core/script/poll.h"
-#include "sdk/lib/json.h"
+#include "sdk/lib/proc/proc_file.h"
 
 #define PUBLISH_MAX_BYTES 65536
-#define PUBLISH_DEPTH 16
-#define TIMERS_MAX 64
+#define READ_MAX_BYTES 65536
 #define SETTINGS_AT_ONCE 200
 #define SETTINGS_A_SECOND 10
 #define SETTINGS_KEPT_MAX 128 /* for plugins and tables still to come: the host keeps 1,024 */
-#define PERIOD_MIN_NS (10 * NS_PER_MS) /* shorter ones would eat a core of the process */
 
 struct script *script_of(lua_State *L)
 {
@@ -113,89 +116,7 @@ static int os_date(lua_State *L)
 
 /* ---- publish ---- */
 
-static int add_value(lua_State *L, struct buf *b, int at, int depth);
-
-/* Has it keys beside 1 to n?  JSON has no such thing. */
-static bool is_mixed(lua_State *L, int at, lua_Unsigned n)
-{
-    lua_pushnil(L);
-    while (lua_next(L, at)) {
-        lua_pop(L, 1);
-        if (lua_isinteger(L, -1) && (lua_Unsigned)lua_tointeger(L, -1) - 1 < n)
-            continue;
-        lua_pop(L, 1);
-        return true;
-    }
-    return false;
-}
-
-/* A table is an array when its keys are 1 to n. */
-static int add_table(lua_State *L, struct buf *b, int at, int depth)
-{
-    lua_Unsigned n = lua_rawlen(L, at);
-    bool array = n > 0, first = true;
-
-    if (array && is_mixed(L, at, n))
-        return -EINVAL;
-    (void)buf_addc(b, array ? '[' : '{');
-    for (lua_Unsigned i = 1; array && i <= n && !b->failed; i++) {
-        if (i > 1)
-            (void)buf_addc(b, ',');
-        lua_rawgeti(L, at, (lua_Integer)i);
-        int rc = add_value(L, b, lua_gettop(L), depth + 1);
-        lua_pop(L, 1);
-        if (rc < 0)
-            return rc;
-    }
-    if (!array)
-        lua_pushnil(L);
-    while (!array && lua_next(L, at)) {
-        if (lua_type(L, -2) != LUA_TSTRING) { /* lua_tolstring would change a number in place */
-            lua_pop(L, 2);
-            return -EINVAL;
-        }
-        size_t size;
-        const char *key = lua_tolstring(L, -2, &size);
-        if (!first)
-            (void)buf_addc(b, ',');
-        first = false;
-        (void)json_add_text(b, key, size);
-        (void)buf_addc(b, ':');
-        int rc = add_value(L, b, lua_gettop(L), depth + 1);
-        if (rc < 0) {
-            lua_pop(L, 2);
-            return rc;
-        }
-        lua_pop(L, 1);
-    }
-    return buf_addc(b, array ? ']' : '}');
-}
-
-static int add_value(lua_State *L, struct buf *b, int at, int depth)
-{
-    size_t size;
-    const char *text;
-
-    if (depth > PUBLISH_DEPTH || !lua_checkstack(L, 8))
-        return -ELOOP;
-    switch (lua_type(L, at)) {
-    case LUA_TNIL:
-        return buf_adds(b, "null");
-    case LUA_TBOOLEAN:
-        return buf_adds(b, lua_toboolean(L, at) ? "true" : "false");
-    case LUA_TNUMBER:
-        if (lua_isinteger(L, at))
-            return buf_addf(b, "%lld", (long long)lua_tointeger(L, at));
-        return json_add_f64(b, lua_tonumber(L, at));
-    case LUA_TSTRING:
-        text = lua_tolstring(L, at, &size);
-        return json_add_text(b, text, size);
-    case LUA_TTABLE:
-        return add_table(L, b, at, depth);
-    }
-    return -EINVAL; /* a function, a thread: nothing a client could read */
-}
-
+/* publish(value [, topic]): on topic script.NAME, or script.NAME.TOPIC. */
 static int lua_publish(lua_State *L)
 {
     struct script *s = script_of(L);
@@ -204,59 +125,28 @@ static int lua_publish(lua_State *L)
     bool sent = false;
 
     luaL_checkany(L, 1);
+    const char *topic = luaL_optstring(L, 2, "");
+    luaL_argcheck(L, topic[0] == '\0' || (text_is_name(topic) && strcmp(topic, "end") != 0), 2,
+                  "a topic is [a-z][a-z0-9_]*, and not 'end'");
     buf_done(b);
     buf_init(b, PUBLISH_MAX_BYTES);
     (void)buf_add(b, &room, sizeof(room));
-    int r = add_value(L, b, 1, 0);
-    if (r == 0 && !b->failed) {
+    int rc = script_add_json(L, b, 1);
+    if (rc == 0) {
         uint32_t size = (uint32_t)b->size;
         memcpy(b->data, &size, sizeof(size));
-        sent = script_publish(s, b->data, size);
+        sent = script_publish(s, topic, b->data, size);
     }
-    int failed = b->failed;
     buf_done(b);
-    if (!failed && (r == -EINVAL || r == -ELOOP))
-        return luaL_error(L,
-                          "publish takes nil, booleans, numbers, strings and tables of them with "
-                          "string keys or as arrays, not both, at most %d deep",
-                          PUBLISH_DEPTH);
-    if (failed)
+    if (rc == -ENOBUFS)
         return luaL_error(L, "publish takes at most %d bytes", PUBLISH_MAX_BYTES);
+    if (rc < 0)
+        return luaL_error(L, "publish %s", err_why(rc));
     lua_pushboolean(L, sent); /* false: too many wait, this one was dropped */
     return 1;
 }
 
 /* ---- the rest of `probing` ---- */
-
-static int lua_every(lua_State *L)
-{
-    struct script *s = script_of(L);
-    uint64_t period = 0;
-    int n = 0;
-
-    if (lua_type(L, 1) == LUA_TNUMBER) {
-        double seconds = lua_tonumber(L, 1);
-        luaL_argcheck(L, seconds > 0 && seconds < 1e9, 1, "a period is more than 0 seconds");
-        period = (uint64_t)(seconds * (double)NS_PER_S);
-    } else if (parse_ns(luaL_checkstring(L, 1), &period) < 0) {
-        return luaL_error(L, "every: %s", err_text());
-    }
-    luaL_checktype(L, 2, LUA_TFUNCTION);
-    luaL_argcheck(L, period >= PERIOD_MIN_NS, 1, "the shortest period is 10ms");
-    for (struct script_timer *t = s->timers; t; t = t->next)
-        n++;
-    if (n >= TIMERS_MAX)
-        return luaL_error(L, "a script may have %d timers", TIMERS_MAX);
-    lua_pushvalue(L, 2);
-    int function = luaL_ref(L, LUA_REGISTRYINDEX);
-    struct script_timer *t = calloc(1, sizeof(*t));
-    if (!t)
-        return luaL_error(L, "no memory for a timer");
-    *t = (struct script_timer){
-        .next = s->timers, .period_ns = period, .due = clock_now() + period, .function = function};
-    s->timers = t;
-    return 0;
-}
 
 static int log_line(lua_State *L)
 {
@@ -309,19 +199,205 @@ static int lua_config(lua_State *L)
     return 1;
 }
 
+/* stop(): the function of at_stop runs here, as the state is whole. */
 static int lua_stop(lua_State *L)
 {
-    script_interrupt(script_of(L));
+    struct script *s = script_of(L);
+
+    if (script_push_end(s)) {
+        lua_xmove(s->L, L, s->L == L ? 0 : 1);
+        if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
+            const char *text = lua_tostring(L, -1);
+            script_error(s, text ? text : "error without a message");
+        }
+    }
+    script_interrupt(s);
     script_poll(L);
     return 0; /* never: that did not come back */
+}
+
+/* ---- times ---- */
+
+/* time(ns): a moment that a statement can be given as a value. */
+static int make_time(lua_State *L)
+{
+    int64_t ns = luaL_checkinteger(L, 1);
+    int64_t *t = lua_newuserdatauv(L, sizeof(*t), 0);
+    *t = ns;
+    luaL_setmetatable(L, SCRIPT_TIME_CLASS);
+    return 1;
+}
+
+/* "2026-11-28T22:15:01.000000005Z"; "": there is no such time. */
+static void format_time(int64_t ns, char ret[40])
+{
+    int64_t second = (int64_t)NS_PER_S, rest = ((ns % second) + second) % second;
+    time_t when = (time_t)((ns - rest) / second);
+    struct tm tm;
+
+    ret[0] = '\0';
+    if (gmtime_r(&when, &tm)) {
+        size_t n = strftime(ret, 40, "%Y-%m-%dT%H:%M:%S", &tm);
+        (void)snprintf(ret + n, 40 - n, ".%09lldZ", (long long)rest);
+    }
+}
+
+int script_add_time(lua_State *L, struct buf *b, int at)
+{
+    const int64_t *t = luaL_checkudata(L, at, SCRIPT_TIME_CLASS);
+    char text[40];
+
+    format_time(*t, text);
+    return buf_addf(b, "timestamp '%s'", text);
+}
+
+static int time_text(lua_State *L)
+{
+    const int64_t *t = luaL_checkudata(L, 1, SCRIPT_TIME_CLASS);
+    char text[40];
+
+    format_time(*t, text);
+    lua_pushstring(L, text);
+    return 1;
+}
+
+static int open_times(lua_State *L)
+{
+    luaL_newmetatable(L, SCRIPT_TIME_CLASS);
+    lua_pushcfunction(L, time_text);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+    return 0;
+}
+
+/* ---- the kernel's files ---- */
+
+/* Is it a path below /proc or /sys that says nothing secret and leads nowhere else?  Links such as
+ * /proc/self/root lead to files of the system, and memory and environments hold what is nobody's
+ * business. */
+static bool is_readable_path(const char *path)
+{
+    static const char *const refused[] = {"/root", "/cwd",  "/exe",   "/fd",        "/fdinfo",
+                                          "/mem",  "/kmsg", "/kcore", "/environ",   "/pagemap",
+                                          "/..",   "/auxv", "/keys",  "/map_files", "/ns"};
+    bool good = strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0;
+
+    for (size_t i = 0; good && i < sizeof(refused) / sizeof(refused[0]); i++) {
+        size_t n = strlen(refused[i]);
+        for (const char *at = path; (at = strstr(at, refused[i])) != NULL; at++)
+            good = good && at[n] != '\0' && at[n] != '/';
+    }
+    return good;
+}
+
+/* read(path): a file of /proc or /sys; nil and why not. */
+static int read_file(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct statfs fs;
+
+    luaL_argcheck(L, is_readable_path(path), 1,
+                  "only files below /proc and /sys are read, and of these no memory, environment "
+                  "or link to other files");
+    char *text = lua_newuserdatauv(L, READ_MAX_BYTES, 0);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int64_t n = fd < 0 ? -errno : 0;
+    /* A link may lead out of them all the same. */
+    if (n == 0 &&
+        (fstatfs(fd, &fs) != 0 || (fs.f_type != PROC_SUPER_MAGIC && fs.f_type != SYSFS_MAGIC)))
+        n = -EACCES;
+    if (n == 0)
+        n = proc_read_fd(fd, text, READ_MAX_BYTES);
+    if (fd >= 0)
+        (void)close(fd);
+    if (n < 0) {
+        lua_pushnil(L);
+        lua_pushfstring(L, "%s: %s", path, strerror((int)-n));
+        return 2;
+    }
+    lua_pushlstring(L, text, (size_t)n);
+    return 1;
+}
+
+/* plugin(name): load it where it is not loaded.  true; or false and why not. */
+static int load_plugin(lua_State *L)
+{
+    const char *name = luaL_checkstring(L, 1);
+    int rc = host_plugin_load(script_of(L)->owner->host, name, /* path= */ NULL, /* fd= */ -1);
+
+    lua_pushboolean(L, rc == 0 || rc == -EALREADY);
+    if (rc == 0 || rc == -EALREADY)
+        return 1;
+    lua_pushstring(L, err_why(rc));
+    return 2;
+}
+
+/* ---- for the prelude ---- */
+
+static int read_seconds(lua_State *L)
+{
+    uint64_t ns = 0;
+
+    if (lua_type(L, 1) == LUA_TNUMBER)
+        lua_pushnumber(L, lua_tonumber(L, 1));
+    else if (parse_ns(luaL_checkstring(L, 1), &ns) == 0)
+        lua_pushnumber(L, (double)ns / (double)NS_PER_S);
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+static int read_bytes(lua_State *L)
+{
+    uint64_t bytes = 0;
+
+    if (lua_isinteger(L, 1))
+        lua_pushvalue(L, 1);
+    else if (parse_bytes(luaL_checkstring(L, 1), &bytes) == 0 && bytes <= INT64_MAX)
+        lua_pushinteger(L, (lua_Integer)bytes);
+    else
+        lua_pushnil(L);
+    return 1;
+}
+
+/* The words "limit=5" as a table. */
+static void push_words(lua_State *L, const char *words)
+{
+    lua_newtable(L);
+    for (const char *w = words; w && *w; w += strlen(w) + 1) {
+        const char *value = strchr(w, '=');
+        lua_pushlstring(L, w, (size_t)(value - w));
+        lua_pushstring(L, value + 1);
+        lua_rawset(L, -3);
+    }
+}
+
+/* Run prelude.lua, and keep its functions for us in the registry. */
+static void open_prelude(lua_State *L)
+{
+    struct script *s = script_of(L);
+    static const luaL_Reg own[] = {{"seconds", read_seconds}, {"bytes", read_bytes}, {NULL, NULL}};
+
+    if (luaL_loadbufferx(L, (const char *)pack_prelude_lua, pack_prelude_lua_size, "=probing",
+                         "t") != LUA_OK)
+        (void)lua_error(L);
+    luaL_newlib(L, own);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, LUA_REGISTRYINDEX, SCRIPT_OWN);
+    push_words(L, s->words);
+    lua_call(L, 2, 0);
 }
 
 int script_open_api(lua_State *L)
 {
     static const luaL_Reg functions[] = {
-        {"table", script_table},  {"query", script_query}, {"every", lua_every},
+        {"table", script_table},  {"query", script_query}, {"every", script_every},
+        {"after", script_after},  {"on", script_on},       {"at_stop", script_at_stop},
         {"publish", lua_publish}, {"log", log_line},       {"now", lua_now},
-        {"config", lua_config},   {"stop", lua_stop},      {NULL, NULL}};
+        {"time", make_time},      {"config", lua_config},  {"read", read_file},
+        {"plugin", load_plugin},  {"stop", lua_stop},      {NULL, NULL}};
     static const luaL_Reg os_functions[] = {
         {"clock", os_clock}, {"time", os_time}, {"date", os_date}, {NULL, NULL}};
     struct script *s = script_of(L);
@@ -331,12 +407,19 @@ int script_open_api(lua_State *L)
     lua_setfield(L, -2, "version");
     lua_pushstring(L, s->name);
     lua_setfield(L, -2, "name");
+    (void)script_open_json(L);
+    lua_setfield(L, -2, "json");
+    if (!s->kept || script_push_json(L, s->kept, strlen(s->kept)) < 0)
+        lua_newtable(L);
+    lua_setfield(L, -2, "state");
     lua_setglobal(L, "probing");
+    (void)open_times(L);
     luaL_newlib(L, os_functions);
     lua_setglobal(L, "os");
     lua_pushcfunction(L, lua_print);
     lua_setglobal(L, "print");
     lua_pushcfunction(L, load_text);
     lua_setglobal(L, "load");
+    open_prelude(L);
     return 0;
 }

@@ -20,6 +20,7 @@
 #define ANSWER_MAX_BYTES ((size_t)32 << 20)
 #define QUERY_NS (10 * NS_PER_S)
 #define ROWS_MAX 100000
+#define STATEMENT_MAX_BYTES (256 * 1024)
 
 struct taken { /* while it comes: names, with a NUL after each, and values of the script's */
     struct buf *names, *values;
@@ -111,12 +112,15 @@ static void keep_answer(lua_State *L, const struct taken *t, bool cut)
     luaL_setmetatable(L, CLASS);
 }
 
-int script_query(lua_State *L)
+int script_push_answer(lua_State *L, const char *text, size_t size, uint64_t from_row,
+                       uint64_t to_row)
 {
     struct script *s = script_of(L);
-    size_t size;
-    const char *text = luaL_checklstring(L, 1, &size);
-    struct sql_options o = {.timeout_ns = QUERY_NS, .max_rows = ROWS_MAX, .cancel = &s->stop};
+    struct sql_options o = {.timeout_ns = QUERY_NS,
+                            .max_rows = ROWS_MAX,
+                            .cancel = &s->stop,
+                            .from_row = from_row,
+                            .to_row = to_row};
     struct sql_report report = {0};
     struct taken t = {.names = &s->names, .values = &s->out};
 
@@ -130,10 +134,90 @@ int script_query(lua_State *L)
         keep_answer(L, &t, report.cut);
     buf_done(t.names);
     buf_done(t.values);
-    if (rc < 0)
-        return luaL_error(L, "query: %s", err_why(rc));
-    share_pay(s);
+    if (rc >= 0)
+        share_pay(s);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- values for the placeholders of a statement ---- */
+
+/* Add the value on the stack as SQL writes it.  1: it is no value. */
+static int add_literal(lua_State *L, struct buf *b, int at)
+{
+    size_t size;
+    const char *text;
+
+    switch (lua_type(L, at)) {
+    case LUA_TNIL:
+        return buf_adds(b, "null");
+    case LUA_TBOOLEAN:
+        return buf_adds(b, lua_toboolean(L, at) ? "true" : "false");
+    case LUA_TNUMBER:
+        if (lua_isinteger(L, at))
+            return buf_addf(b, "(%lld)", (long long)lua_tointeger(L, at));
+        return buf_addf(b, "('%.17g'::double)", lua_tonumber(L, at));
+    case LUA_TSTRING:
+        text = lua_tolstring(L, at, &size);
+        (void)buf_addc(b, '\'');
+        for (size_t i = 0; i < size; i++) {
+            if (text[i] == '\'')
+                (void)buf_addc(b, '\'');
+            (void)buf_addc(b, text[i]);
+        }
+        return buf_addc(b, '\'');
+    case LUA_TUSERDATA:
+        if (luaL_testudata(L, at, SCRIPT_TIME_CLASS))
+            return script_add_time(L, b, at);
+        return 1;
+    }
     return 1;
+}
+
+/* The statement with its placeholders filled, at the stack's index 1; the values follow it. */
+static void fill_placeholders(lua_State *L)
+{
+    struct script *s = script_of(L);
+    size_t size, from = 0;
+    const char *text = luaL_checklstring(L, 1, &size);
+    int n_values = lua_gettop(L) - 1, n_used = 0;
+    struct sql_placeholder p = {0};
+
+    buf_done(&s->out);
+    buf_init(&s->out, STATEMENT_MAX_BYTES);
+    while (sql_next_placeholder(text, size, &p)) {
+        if (p.number > (uint32_t)n_values)
+            (void)luaL_error(L, "query: placeholder %d has no value; %d were given", (int)p.number,
+                             n_values);
+        (void)buf_add(&s->out, text + from, p.begin - from);
+        if (add_literal(L, &s->out, (int)p.number + 1) > 0)
+            (void)luaL_error(L,
+                             "query: value %d is a %s; it must be nil, a boolean, a number, a "
+                             "string or a probing.time",
+                             (int)p.number, luaL_typename(L, (int)p.number + 1));
+        n_used = (int)p.number > n_used ? (int)p.number : n_used;
+        from = p.end;
+    }
+    if (n_used != n_values)
+        (void)luaL_error(L, "query: %d values were given for %d placeholders", n_values, n_used);
+    (void)buf_add(&s->out, text + from, size - from);
+    if (s->out.failed)
+        (void)luaL_error(L, "query: the statement is larger than %d KiB with its values",
+                         STATEMENT_MAX_BYTES / 1024);
+    lua_pushlstring(L, s->out.data, s->out.size);
+    lua_replace(L, 1);
+    lua_settop(L, 1);
+}
+
+/* query(sql [, value ...]): `?` or `$1` in the statement stands for a value. */
+int script_query(lua_State *L)
+{
+    size_t size;
+
+    if (lua_gettop(L) > 1)
+        fill_placeholders(L);
+    const char *text = luaL_checklstring(L, 1, &size);
+    int rc = script_push_answer(L, text, size, 0, 0);
+    return rc < 0 ? luaL_error(L, "query: %s", err_why(rc)) : 1;
 }
 
 static size_t push_value(lua_State *L, const char *data, size_t at)
@@ -191,6 +275,11 @@ static int push_row(lua_State *L, struct answer *a)
     a->at = at; /* only now: a Lua error above must not lose our place */
     a->row++;
     return 1;
+}
+
+bool script_push_row(lua_State *L, int at)
+{
+    return push_row(L, luaL_checkudata(L, at, CLASS)) == 1 && !lua_isnil(L, -1);
 }
 
 static int next_row(lua_State *L)

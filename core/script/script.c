@@ -13,13 +13,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/clock.h"
 #include "core/script/internal.h"
+#include "core/script/pack.h"
 #include "core/script/poll.h"
+#include "core/sql/sql.h"
 #include "sdk/lib/json.h"
 
 #define SAY_MAX_BYTES 65536
+#define STATE_MAX_BYTES 65536
 #define FOREVER_NS (3600 * NS_PER_S)
 #define LOG_AT_ONCE 200      /* lines of the 1,000 in probing.log */
 #define LOG_A_SECOND 1       /* lines */
@@ -88,13 +92,16 @@ void script_log(struct script *s, int level, const char *text)
 }
 
 /* Events of everybody wait in one queue of 1,024. */
-bool script_publish(struct script *s, const void *payload, uint32_t size)
+bool script_publish(struct script *s, const char *topic, const void *payload, uint32_t size)
 {
     struct scripts *all = s->owner;
+    char name[2 * sizeof(s->topic)];
+
+    (void)snprintf(name, sizeof(name), "%s%s%s", s->topic, topic[0] ? "." : "", topic);
     (void)pthread_mutex_lock(&all->limits);
     bool may = bucket_take(&all->events, EVENTS_AT_ONCE, EVENTS_A_SECOND);
     (void)pthread_mutex_unlock(&all->limits);
-    return may && host_publish(all->host, s->topic, payload, size) == 0;
+    return may && host_publish(all->host, name, payload, size) == 0;
 }
 
 void script_say(struct script *s, int level, const char *text)
@@ -109,7 +116,7 @@ void script_say(struct script *s, int level, const char *text)
     if (!b.failed) {
         uint32_t size = (uint32_t)b.size;
         memcpy(b.data, &size, sizeof(size));
-        (void)script_publish(s, b.data, size); /* full: followers miss it */
+        (void)script_publish(s, "", b.data, size); /* full: followers miss it */
     }
     buf_done(&b);
 }
@@ -168,6 +175,7 @@ static int open_all(lua_State *L)
     lua_pop(L, 1);
     (void)script_open_rows(L);
     (void)script_open_table(L);
+    (void)script_open_timers(L);
     return script_open_api(L);
 }
 
@@ -216,6 +224,15 @@ static bool open_state(struct script *s)
     return call_lua(s, 0);
 }
 
+/* Words that no probing.args() has asked for are a mistake. */
+static bool refuse_unused_words(struct script *s)
+{
+    lua_getfield(s->L, LUA_REGISTRYINDEX, SCRIPT_OWN);
+    lua_getfield(s->L, -1, "refuse_unused_words");
+    lua_remove(s->L, -2);
+    return call_lua(s, 0);
+}
+
 /* Text only ("t"); the chunk's name makes messages say "slow_step:3: ...". */
 static bool load_source(struct script *s)
 {
@@ -225,57 +242,147 @@ static bool load_source(struct script *s)
     int status = luaL_loadbufferx(s->L, s->source, s->size, chunk, "t");
     share_end(s);
     if (status == LUA_OK)
-        return call_lua(s, 0);
+        return call_lua(s, 0) && refuse_unused_words(s);
     const char *text = lua_tostring(s->L, -1);
     script_error(s, text ? text : "the source could not be read");
     lua_settop(s->L, 0);
     return false;
 }
 
-static struct script_timer *next_timer(struct script *s)
-{
-    struct script_timer *first = s->timers;
-    for (struct script_timer *t = s->timers; t; t = t->next)
-        if (t->due < first->due)
-            first = t;
-    return first;
-}
-
 /* An error in a callback is said, and the script goes on. */
-static void fire_timer(struct script *s, struct script_timer *t)
-{
-    uint64_t now = clock_now();
-    t->due += ((now - t->due) / t->period_ns + 1) * t->period_ns;
-    lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->function);
-    if (!call_lua(s, 0))
-        script_say(s, PROBING_ERROR, s->error);
-}
-
 static void run_timers(struct script *s)
 {
-    while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
-        struct script_timer *t = next_timer(s);
-        uint64_t now = clock_now();
-        if (!t)
+    while (!atomic_load_explicit(&s->stop, memory_order_acquire) &&
+           !atomic_load_explicit(&s->ends, memory_order_acquire)) {
+        uint64_t wait = 0;
+        int n_args = script_push_due(s, clock_now(), &wait);
+        if (n_args == -ENOENT)
             return;
-        if (t->due <= now)
-            fire_timer(s, t);
-        else
-            (void)event_wait(&s->wake, t->due - now < FOREVER_NS ? t->due - now : FOREVER_NS);
+        if (n_args < 0)
+            (void)event_wait(&s->wake, wait < FOREVER_NS ? wait : FOREVER_NS);
+        else if (!call_lua(s, n_args))
+            script_say(s, PROBING_ERROR, s->error);
     }
+}
+
+/* ---- the end ---- */
+
+static int encode_state(lua_State *L)
+{
+    struct script *s = script_of(L);
+
+    lua_getglobal(L, "probing");
+    if (lua_getfield(L, -1, "state") != LUA_TTABLE)
+        return luaL_error(L, "probing.state is no table any more, so it is not kept");
+    buf_done(&s->out);
+    buf_init(&s->out, STATE_MAX_BYTES);
+    int rc = script_add_json(L, &s->out, -1);
+    if (rc < 0)
+        return luaL_error(L, "probing.state is not kept: it %s",
+                          rc == -ENOBUFS ? "has more than 64 KiB as JSON" : err_why(rc));
+    s->left = strdup(buf_text(&s->out));
+    return 0;
+}
+
+/* The script's own last words.  A stop that comes meanwhile ends these, too. */
+static void run_last_words(struct script *s)
+{
+    if (script_push_end(s) && !call_lua(s, 0))
+        script_say(s, PROBING_ERROR, s->error);
+    if (!atomic_load_explicit(&s->keeps_state, memory_order_acquire))
+        return;
+    lua_pushcfunction(s->L, encode_state);
+    if (!call_lua(s, 0))
+        script_say(s, PROBING_WARN, s->error);
+}
+
+/* ---- a source that is only looked at ---- */
+
+/* sql_check_select() knows selects only. */
+static bool is_other_statement(const char *text)
+{
+    static const char *const words[] = {"show", "describe", "explain", "set", "summarize"};
+
+    text += strspn(text, " \t\n");
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strncasecmp(text, words[i], strlen(words[i])) == 0)
+            return true;
+    return false;
+}
+
+static int check_sql(lua_State *L)
+{
+    struct script *s = script_of(L);
+    size_t size;
+    const char *text = luaL_checklstring(L, 1, &size);
+    struct sql_placeholder p = {0};
+    size_t from = 0;
+
+    buf_done(&s->out);
+    buf_init(&s->out, 2 * size + 1);
+    while (sql_next_placeholder(text, size, &p)) {
+        (void)buf_add(&s->out, text + from, p.begin - from);
+        (void)buf_adds(&s->out, "null");
+        from = p.end;
+    }
+    (void)buf_add(&s->out, text + from, size - from);
+    if (s->out.failed || is_other_statement(buf_text(&s->out)) ||
+        sql_check_select(s->out.data, s->out.size) >= 0)
+        lua_pushnil(L);
+    else
+        lua_pushstring(L, err_text());
+    buf_done(&s->out);
+    return 1;
+}
+
+/* Leave the functions of source.lua in the table of the prelude's own. */
+static int open_questions(lua_State *L)
+{
+    if (luaL_loadbufferx(L, (const char *)pack_source_lua, pack_source_lua_size, "=probing", "t") !=
+        LUA_OK)
+        return lua_error(L);
+    lua_getfield(L, LUA_REGISTRYINDEX, SCRIPT_OWN);
+    lua_pushcfunction(L, check_sql);
+    lua_setfield(L, -2, "check_sql");
+    lua_call(L, 1, 0);
+    return 0;
+}
+
+static int answer_question(lua_State *L)
+{
+    struct script *s = script_of(L);
+
+    (void)open_questions(L);
+    lua_getfield(L, LUA_REGISTRYINDEX, SCRIPT_OWN);
+    lua_getfield(L, -1, s->question);
+    lua_pushlstring(L, s->source, s->size);
+    lua_call(L, 1, 1);
+    s->answer = lua_isnil(L, -1) ? NULL : strdup(lua_tostring(L, -1));
+    return 0;
 }
 
 /* Gives how it ended, unless it was ended: that leaves by `way_out`. */
 static int run_script(struct script *s)
 {
-    if (!open_state(s) || !load_source(s))
+    int end = SCRIPT_ENDED;
+
+    if (!open_state(s))
         return SCRIPT_FAILED;
-    if (s->timers) { /* else it has ended, and who waits for `loaded` shall see that */
+    if (s->question) {
+        lua_pushcfunction(s->L, answer_question);
+        return call_lua(s, 0) ? SCRIPT_ENDED : SCRIPT_FAILED;
+    }
+    if (!load_source(s)) {
+        end = SCRIPT_FAILED;
+    } else if (s->timers) { /* else it has ended, and who waits for `loaded` shall see that */
         atomic_store_explicit(&s->state, SCRIPT_RUNNING, memory_order_release);
         event_raise(&s->loaded);
         run_timers(s);
     }
-    return atomic_load_explicit(&s->stop, memory_order_acquire) ? SCRIPT_STOPPED : SCRIPT_ENDED;
+    run_last_words(s);
+    bool ended = atomic_load_explicit(&s->stop, memory_order_acquire) ||
+                 atomic_load_explicit(&s->ends, memory_order_acquire);
+    return ended ? SCRIPT_STOPPED : end;
 }
 
 void *script_thread(void *arg)
@@ -290,12 +397,10 @@ void *script_thread(void *arg)
     memory_done(&s->memory); /* no lua_close(): it would run the script's finalizers */
     buf_done(&s->out);
     buf_done(&s->names);
-    while (s->timers) {
-        struct script_timer *t = s->timers;
-        s->timers = t->next;
-        free(t);
-    }
-    publish_end(s);
+    arena_done(&s->tree);
+    script_timers_free(s);
+    if (!s->question)
+        publish_end(s);
     atomic_store_explicit(&s->state, s->end, memory_order_release);
     event_raise(&s->loaded);
     event_raise(&s->ended);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/script/script_manager.c - the scripts of a process: start, list, stop; the command and the
- * table.
+ * core/script/script_manager.c - the scripts of a process: start, stop, reload, list.
  *
  * Threads: workers.  A script that has ended stays in the list until one of its name is started.
  */
@@ -20,8 +19,8 @@
 #define ENDED_MAX 32 /* that are still listed; of more the oldest is forgotten */
 #define SCRIPTS_MAX (LIVING_MAX + ENDED_MAX)
 #define SOURCE_MAX_BYTES ((size_t)1 << 20)
-#define LOAD_NS (2 * NS_PER_S) /* a script whose first lines take longer is said to run */
-#define END_NS (5 * NS_PER_S)  /* a stopped one ends at once: more, and it gets no time to run */
+#define GRACE_NS (500 * NS_PER_MS) /* for at_stop, and for the state that a reload keeps */
+#define END_NS (5 * NS_PER_S) /* a stopped one ends at once: more, and it gets no time to run */
 #define LUA_STACK ((size_t)1 << 20) /* bytes: Lua's C calls nest up to 200 deep */
 
 static const char *const state_names[] = {[SCRIPT_LOADING] = "running",
@@ -47,6 +46,10 @@ static bool is_running(const struct script *s)
 
 static void script_free(struct script *s)
 {
+    free(s->words);
+    free(s->kept);
+    free(s->left);
+    free(s->answer);
     event_done(&s->wake);
     event_done(&s->loaded);
     event_done(&s->ended);
@@ -55,27 +58,36 @@ static void script_free(struct script *s)
     free(s);
 }
 
-static struct script *script_new(struct scripts *all, const char *name, const char *source,
-                                 size_t size)
+static struct script *script_new(struct scripts *all, const struct script_start *start)
 {
+    static const struct script_start none = {.words = "", .words_size = 1};
     struct script *s = calloc(1, sizeof(*s));
     if (!s)
         return NULL;
     s->owner = all;
     s->started = clock_now();
-    s->size = size;
-    (void)snprintf(s->name, sizeof(s->name), "%s", name);
-    (void)snprintf(s->topic, sizeof(s->topic), "script.%s", name);
+    s->size = start->size;
+    (void)snprintf(s->name, sizeof(s->name), "%s", start->name);
+    (void)snprintf(s->topic, sizeof(s->topic), "script.%s", start->name);
     (void)pthread_mutex_init(&s->mutex, NULL);
-    s->source = malloc(size + 1);
-    if (s->source)
-        memcpy(s->source, source, size);
-    bool made = s->source && event_init(&s->wake) == 0;
+    const struct script_start *words = start->words_size > 0 ? start : &none;
+    s->source = malloc(start->size + 1);
+    s->words = malloc(words->words_size);
+    s->kept = start->kept ? strdup(start->kept) : NULL;
+    bool made = s->source && s->words && (s->kept || !start->kept);
+    if (made) {
+        memcpy(s->source, start->source, start->size);
+        memcpy(s->words, words->words, words->words_size);
+        s->words_size = words->words_size;
+    }
+    made = made && event_init(&s->wake) == 0;
     made = made && event_init(&s->loaded) == 0;
     made = made && event_init(&s->ended) == 0;
     if (made)
         return s;
     free(s->source); /* an event that was made holds no memory */
+    free(s->words);
+    free(s->kept);
     free(s);
     return NULL;
 }
@@ -119,15 +131,14 @@ static int make_room(struct scripts *all, const char *name)
                : err_set(-ENOSPC, "%d scripts run already; script stop one of them", LIVING_MAX);
 }
 
-/* 1: its lines still run. */
-static int run_for(struct scripts *all, const char *name, const char *source, size_t size,
-                   uint64_t limit_ns)
+int scripts_start(struct scripts *all, const struct script_start *start)
 {
+    const char *name = start->name;
     if (!text_is_name(name))
         return err_set(-EINVAL, "'%.80s' is not a script's name: [a-z][a-z0-9_]*", name);
-    if (size > SOURCE_MAX_BYTES)
+    if (start->size > SOURCE_MAX_BYTES)
         return err_set(-E2BIG, "a script may have at most %zu bytes", SOURCE_MAX_BYTES);
-    struct script *s = script_new(all, name, source, size);
+    struct script *s = script_new(all, start);
     if (!s)
         return err_set(-ENOMEM, "no memory for script '%s'", name);
     (void)pthread_mutex_lock(&all->mutex);
@@ -145,7 +156,7 @@ static int run_for(struct scripts *all, const char *name, const char *source, si
     all->first = s;
     s->users = 1;
     (void)pthread_mutex_unlock(&all->mutex);
-    (void)event_wait(&s->loaded, limit_ns);
+    (void)event_wait(&s->loaded, start->limit_ns);
     (void)pthread_mutex_lock(&s->mutex);
     if (state_of(s) == SCRIPT_FAILED)
         rc = err_set(-EINVAL, "%s", s->error);
@@ -160,19 +171,44 @@ static int run_for(struct scripts *all, const char *name, const char *source, si
 
 int scripts_run(struct scripts *all, const char *name, const char *source, size_t size)
 {
-    int rc = run_for(all, name, source, size, LOAD_NS);
+    struct script_start start = {
+        .name = name, .source = source, .size = size, .limit_ns = SCRIPT_LOAD_NS};
+    int rc = scripts_start(all, &start);
     return rc < 0 ? rc : 0;
 }
 
 int scripts_run_within(struct scripts *all, const char *name, const char *source, size_t size,
                        uint64_t limit_ns)
 {
-    int rc = run_for(all, name, source, size, limit_ns);
+    struct script_start start = {
+        .name = name, .source = source, .size = size, .limit_ns = limit_ns};
+    int rc = scripts_start(all, &start);
     if (rc <= 0)
         return rc;
     (void)scripts_stop(all, name);
     return err_set(-ETIMEDOUT, "it ran for more than %g s without pause, so it was stopped",
                    (double)limit_ns / 1e9);
+}
+
+/* The script has ended, and its only user alone frees it, by script_drop().  false: it has others
+ * who wait for its end. */
+static bool script_hide(struct scripts *all, struct script *gone)
+{
+    bool alone = false;
+    (void)pthread_mutex_lock(&all->mutex);
+    for (struct script **at = &all->first; *at && !alone; at = &(*at)->next) {
+        alone = *at == gone && gone->users == 1;
+        if (alone)
+            *at = gone->next;
+    }
+    (void)pthread_mutex_unlock(&all->mutex);
+    return alone;
+}
+
+static void script_drop(struct script *s)
+{
+    (void)pthread_join(s->thread, NULL);
+    script_free(s);
 }
 
 static bool wait_end(struct script *s, uint64_t limit)
@@ -182,7 +218,8 @@ static bool wait_end(struct script *s, uint64_t limit)
     return !is_running(s);
 }
 
-int scripts_stop(struct scripts *all, const char *name)
+/* Find a script that runs and keep it from being freed until script_put(). */
+static int script_get(struct scripts *all, const char *name, struct script **ret)
 {
     const char *names[SCRIPTS_MAX];
     size_t n = 0;
@@ -200,51 +237,155 @@ int scripts_stop(struct scripts *all, const char *name)
         rc = err_set(-ENOENT, "script '%s' does not run (%s)", name, state_names[state_of(s)]);
     } else {
         s->users++;
+        *ret = s;
     }
-    (void)pthread_mutex_unlock(&all->mutex);
-    if (rc < 0)
-        return rc;
-    script_interrupt(s);
-    if (!wait_end(s, clock_now() + END_NS))
-        rc = err_set(-EBUSY,
-                     "script '%s' has not ended in %g s: its thread gets no time to run, or waits "
-                     "for a setting's plugin; it ends when it does",
-                     name, (double)END_NS / 1e9);
-    (void)pthread_mutex_lock(&all->mutex);
-    s->users--;
     (void)pthread_mutex_unlock(&all->mutex);
     return rc;
 }
 
-/* ---- the command and the table ---- */
-
-static int run_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+static void script_put(struct scripts *all, struct script *s)
 {
-    struct scripts *all = self;
-    if (argc != 3)
+    (void)pthread_mutex_lock(&all->mutex);
+    s->users--;
+    (void)pthread_mutex_unlock(&all->mutex);
+}
+
+/* Ask for what a script does at its end by itself; it has the time that it gets before it is
+ * ended. */
+static void ask_end(struct script *s)
+{
+    if (!atomic_load_explicit(&s->has_end, memory_order_acquire) &&
+        !atomic_load_explicit(&s->keeps_state, memory_order_acquire))
+        return;
+    atomic_store_explicit(&s->ends, true, memory_order_release);
+    event_raise(&s->wake);
+}
+
+static int end_script(struct script *s)
+{
+    ask_end(s);
+    if (atomic_load_explicit(&s->ends, memory_order_acquire))
+        (void)wait_end(s, clock_now() + GRACE_NS);
+    script_interrupt(s);
+    if (!wait_end(s, clock_now() + END_NS))
         return err_set(
-            -EINVAL,
-            "usage: script run NAME SOURCE; the source is one argument, the text of the program");
-    int rc = scripts_run(all, argv[1], argv[2], strlen(argv[2]));
-    return rc < 0 ? rc : host_replyf(out, "script %s runs\n", argv[1]);
+            -EBUSY,
+            "script '%s' has not ended in %g s: its thread gets no time to run, or waits "
+            "for a setting's plugin; it ends when it does",
+            s->name, (double)END_NS / 1e9);
+    return 0;
 }
 
-static int run_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
+int scripts_stop(struct scripts *all, const char *name)
 {
-    if (argc != 2)
-        return err_set(-EINVAL, "script stop NAME; script list shows them");
-    int rc = scripts_stop(self, argv[1]);
-    return rc < 0 ? rc : host_replyf(out, "script %s has stopped\n", argv[1]);
+    struct script *s;
+    int rc = script_get(all, name, &s);
+
+    if (rc < 0)
+        return rc;
+    rc = end_script(s);
+    script_put(all, s);
+    return rc;
 }
 
-struct script_view {
-    char name[SCRIPT_NAME_BYTES], error[ERR_TEXT_BYTES];
-    int state;
-    uint64_t started, rows, cpu_ns, throttled_ns, memory_bytes, errors;
-};
+int scripts_ask(struct scripts *all, const char *question, const struct script_start *start,
+                char **ret)
+{
+    int rc = 0;
+    if (start->size > SOURCE_MAX_BYTES)
+        return err_set(-E2BIG, "a script may have at most %zu bytes", SOURCE_MAX_BYTES);
+    struct script *s = script_new(all, start);
+    if (!s)
+        return err_set(-ENOMEM, "no memory to read script '%s'", start->name);
+    s->question = question;
+    rc = thread_start(&s->thread, "probing/lua", LUA_STACK, script_thread, s);
+    if (rc < 0) {
+        script_free(s);
+        return rc;
+    }
+    (void)wait_end(s, clock_now() + start->limit_ns);
+    script_interrupt(s);
+    (void)pthread_join(s->thread, NULL);
+    if (state_of(s) == SCRIPT_STOPPED)
+        rc = err_set(-ETIMEDOUT, "reading script '%s' takes more than %g s", start->name,
+                     (double)start->limit_ns / 1e9);
+    else if (state_of(s) == SCRIPT_FAILED)
+        rc = err_set(-EINVAL, "%s", s->error);
+    *ret = s->answer;
+    s->answer = NULL;
+    script_free(s);
+    return rc;
+}
 
-static int each_script(struct scripts *all, int (*fn)(void *arg, const struct script_view *v),
-                       void *arg)
+int scripts_reload(struct scripts *all, const struct script_start *wanted)
+{
+    struct script_start start = *wanted, old;
+    struct script *s = NULL;
+    char *answer = NULL;
+    int rc = script_get(all, start.name, &s);
+
+    if (rc < 0)
+        return rc;
+    old = (struct script_start){.name = s->name,
+                                .source = s->source,
+                                .size = s->size,
+                                .words = s->words,
+                                .words_size = s->words_size,
+                                .limit_ns = SCRIPT_LOAD_NS};
+    if (!start.source) {
+        start.source = old.source;
+        start.size = old.size;
+    }
+    if (start.words_size <= 1) {
+        start.words = old.words;
+        start.words_size = old.words_size;
+    }
+    rc = scripts_ask(all, "compile", &start, &answer);
+    free(answer);
+    if (rc == 0) {
+        atomic_store_explicit(&s->keeps_state, true, memory_order_release);
+        rc = end_script(s);
+    }
+    if (rc == 0 && !script_hide(all, s))
+        rc = err_set(-EBUSY, "somebody else stops script '%s'", start.name);
+    if (rc < 0) {
+        script_put(all, s);
+        return rc;
+    }
+    start.kept = old.kept = s->left;
+    rc = scripts_start(all, &start);
+    if (rc < 0) {
+        char why[ERR_TEXT_BYTES];
+        (void)snprintf(why, sizeof(why), "%s", err_text());
+        rc = scripts_start(all, &old) < 0
+                 ? err_set(-EINVAL, "%s; the old one does not start again: %s", why, err_text())
+                 : err_set(-EINVAL, "%s; the old one goes on", why);
+    }
+    script_drop(s);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- the list of them ---- */
+
+int scripts_source(struct scripts *all, const char *name, char **ret, size_t *ret_size)
+{
+    char *copy = NULL;
+
+    (void)pthread_mutex_lock(&all->mutex);
+    const struct script *s = find_script(all, name);
+    if (s && (copy = malloc(s->size + 1)) != NULL) {
+        memcpy(copy, s->source, s->size);
+        copy[s->size] = '\0';
+        *ret_size = s->size;
+    }
+    (void)pthread_mutex_unlock(&all->mutex);
+    if (!copy)
+        return err_set(-ENOENT, "no script '%.80s' was started; script list shows them", name);
+    *ret = copy;
+    return 0;
+}
+
+int scripts_each(struct scripts *all, int (*fn)(void *arg, const struct script_view *v), void *arg)
 {
     struct script_view *views = calloc(SCRIPTS_MAX, sizeof(*views));
     uint32_t n = 0;
@@ -264,6 +405,7 @@ static int each_script(struct scripts *all, int (*fn)(void *arg, const struct sc
         views[n].cpu_ns = atomic_load_explicit(&s->share.cpu_ns, memory_order_relaxed);
         views[n].throttled_ns = atomic_load_explicit(&s->share.throttled_ns, memory_order_relaxed);
         views[n].memory_bytes = atomic_load_explicit(&s->memory.mapped_bytes, memory_order_relaxed);
+        views[n].dropped = atomic_load_explicit(&s->dropped, memory_order_relaxed);
         views[n].errors = atomic_load_explicit(&s->errors, memory_order_relaxed);
     }
     (void)pthread_mutex_unlock(&all->mutex);
@@ -273,117 +415,10 @@ static int each_script(struct scripts *all, int (*fn)(void *arg, const struct sc
     return rc;
 }
 
-struct listing {
-    struct probing_reply *out;
-    uint32_t n;
-};
-
-static int list_line(void *arg, const struct script_view *v)
-{
-    struct listing *l = arg;
-    l->n++;
-    return host_replyf(
-        l->out, "%-24s %-8s %8llu rows  cpu %.2f s, throttled %.2f s, %.1f MB, %llu errors%s%s\n",
-        v->name, state_names[v->state], (unsigned long long)v->rows, (double)v->cpu_ns / 1e9,
-        (double)v->throttled_ns / 1e9, (double)v->memory_bytes / 1e6, (unsigned long long)v->errors,
-        v->error[0] ? ", the last: " : "", v->error);
-}
-
-static int run_list(void *self, int argc, const char *const *argv, struct probing_reply *out)
-{
-    (void)argv;
-    if (argc != 1)
-        return err_set(-EINVAL, "script list takes no arguments");
-    struct listing l = {.out = out};
-    int rc = each_script(self, list_line, &l);
-    return rc == 0 && l.n == 0
-               ? host_replyf(out, "no script was started here; script run FILE.lua starts one\n")
-               : rc;
-}
-
-static int table_row(void *arg, const struct script_view *v)
-{
-    struct probing_rows *out = arg;
-    const union probing_cell row[] = {{.s = v->name},
-                                      {.s = state_names[v->state]},
-                                      {.i = (int64_t)v->started},
-                                      {.s = v->error[0] ? v->error : NULL},
-                                      {.i = (int64_t)v->rows},
-                                      {.i = (int64_t)v->cpu_ns},
-                                      {.i = (int64_t)v->throttled_ns},
-                                      {.i = (int64_t)v->memory_bytes},
-                                      {.i = (int64_t)v->errors}};
-    return out->row(out, row, sizeof(row) / sizeof(row[0]));
-}
-
-static int scan_scripts(void *self, struct probing_rows *out)
-{
-    return each_script(self, table_row, out);
-}
-
-static int add_commands(struct scripts *all)
-{
-    static const struct probing_command commands[] = {
-        {.size = sizeof(struct probing_command),
-         .flags = PROBING_WRITES,
-         .name = "script run",
-         .usage = "NAME SOURCE",
-         .doc = "start a Lua script from its text",
-         .run = run_run},
-        {.size = sizeof(struct probing_command),
-         .flags = PROBING_WRITES | HOST_URGENT | HOST_LASTS,
-         .name = "script stop",
-         .usage = "NAME",
-         .doc = "stop a script; its rows stay",
-         .run = run_stop},
-        {.size = sizeof(struct probing_command),
-         .flags = HOST_URGENT | HOST_LASTS,
-         .name = "script list",
-         .usage = "",
-         .doc = "scripts and their states",
-         .run = run_list}};
-    int rc = 0;
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && rc == 0; i++)
-        rc = host_command_add(all->host, "script", &commands[i], all);
-    return rc;
-}
+/* ---- all ---- */
 
 int scripts_new(const struct scripts_options *o, struct scripts **ret)
 {
-    static const struct probing_column columns[] = {
-        {.name = "name", .type = PROBING_STR, .doc = "as script run named it"},
-        {.name = "state", .type = PROBING_STR, .doc = "running, ended, failed or stopped"},
-        {.name = "started_at",
-         .type = PROBING_TIME,
-         .unit = PROBING_NS,
-         .doc = "when it was started"},
-        {.name = "error", .type = PROBING_STR, .doc = "Lua's message of its last error"},
-        {.name = "rows",
-         .type = PROBING_I64,
-         .unit = PROBING_COUNT,
-         .doc = "rows it added to tables"},
-        {.name = "cpu_ns",
-         .type = PROBING_I64,
-         .unit = PROBING_NS,
-         .doc = "processor time of its thread and of what ran for it, such as queries"},
-        {.name = "throttled_ns",
-         .type = PROBING_I64,
-         .unit = PROBING_NS,
-         .doc = "time it waited because it had used its share of a processor"},
-        {.name = "memory_bytes",
-         .type = PROBING_I64,
-         .unit = PROBING_BYTES,
-         .doc = "memory of its Lua state"},
-        {.name = "errors", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "errors so far"}};
-    static const struct probing_table_desc desc = {.size = sizeof(desc),
-                                                   .column_size = sizeof(columns[0]),
-                                                   .name = "probing.scripts",
-                                                   .doc = "Lua scripts in this process",
-                                                   .columns = columns,
-                                                   .n_columns =
-                                                       sizeof(columns) / sizeof(columns[0]),
-                                                   .scan = scan_scripts};
-
     struct scripts *all = calloc(1, sizeof(*all));
     if (!all)
         return err_set(-ENOMEM, "no memory for scripts");
@@ -397,9 +432,9 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
         free(all);
         return err_set(-ENOMEM, "no memory for scripts");
     }
-    int rc = host_table_add(all->host, &desc, all);
+    int rc = script_commands_add(all);
     if (rc == 0)
-        rc = add_commands(all);
+        rc = script_events_add(all);
     if (rc < 0) {
         free(all);
         return rc;
@@ -418,6 +453,14 @@ void scripts_free(struct scripts *all)
         return;
     (void)pthread_mutex_lock(&all->mutex);
     struct script *s = all->first;
+    for (struct script *at = s; at; at = at->next)
+        ask_end(at);
+    (void)pthread_mutex_unlock(&all->mutex);
+    uint64_t grace = clock_now() + GRACE_NS;
+    for (struct script *at = s; at; at = at->next) /* nobody starts or forgets one any more */
+        if (atomic_load_explicit(&at->ends, memory_order_acquire))
+            (void)wait_end(at, grace);
+    (void)pthread_mutex_lock(&all->mutex);
     for (struct script *at = s; at; at = at->next)
         script_interrupt(at);
     all->first = NULL; /* from here on the keeper sees none */

@@ -12,6 +12,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/guest/thread.h"
+#include "core/script/internal.h"
 #include "tests/script_world.h"
 #include "tests/test.h"
 
@@ -339,6 +340,225 @@ TEST(none_takes_all_else)
     teardown();
 }
 
+TEST(takes_values_for_placeholders)
+{
+    setup();
+    CHECK_INT(
+        run("local function q(...) return probing.query(...):next() end\n"
+            "local r = q([[select $1 as a, $2 as b, '?' as c /* ? */, $1 + 1 as d -- ?]], 1, "
+            "\"it's\")\n"
+            "assert(r.a == 1 and r.b == \"it's\" and r.c == '?' and r.d == 2)\n"
+            "r = q('select ? as a, ? as b, ?::bigint is null as c', 1.5, true, nil)\n"
+            "assert(r.a == 1.5 and r.b == true and r.c == true)\n"
+            "r = q('select ? as a', probing.time(1))\n"
+            "assert(r.a == 1 and tostring(probing.time(1)) == '1970-01-01T00:00:00.000000001Z')\n"
+            "assert(q('select ? as a', probing.time(-1)).a == -1)\n"
+            "assert(q([[select ? as a]], math.mininteger).a == math.mininteger)\n"
+            "for _, bad in ipairs{{'select ?'}, {'select 1', 2}, {'select $2', 1}, {'select ?', "
+            "print}} do\n"
+            "  assert(#bad == 1 or not pcall(q, table.unpack(bad))) end\n"
+            "print('all well')"),
+        0);
+    CHECK(heard_of("all well"));
+    teardown();
+}
+
+TEST(calls_with_rows_as_they_come)
+{
+    setup();
+    CHECK_INT(run("local t = probing.table('c1', {n = 'i64'})\n"
+                  "t:add{n = 100}\n" /* was there before */
+                  "local seen, later = 0, nil\n"
+                  "probing.on('row:script.c1', 'n % 2 = 0 -- even', function(r)\n"
+                  "  seen = seen + 1\n"
+                  "  if r.n == 4 then error('at four') end\n"
+                  "  if r.n == 10 then print('seen ' .. seen) later:cancel() end\n"
+                  "end)\n"
+                  "later = probing.on('script.c1', function() end)\n"
+                  "probing.on('script.c2', function(r) print('late ' .. r.n) probing.stop() end, "
+                  "{wait = true})\n"
+                  "probing.after('10ms', function() for n = 1, 10 do t:add{n = n} end end)\n"
+                  "probing.after('1500ms', function() probing.table('c2', {n = 'i64'})\n"
+                  "  probing.every('200ms', function() probing.table('c2', {n = 'i64'}):add{n = 7} "
+                  "end) end)"),
+              0);
+    CHECK(heard_of("at four"));
+    CHECK(heard_of("seen 5") || heard_of("seen 6")); /* the drain may have been slower than on() */
+    CHECK(heard_of("late 7"));
+    teardown();
+}
+
+TEST(a_timer_has_a_name_and_can_be_cancelled)
+{
+    setup();
+    CHECK_INT(run("local n, once = 0, 0\n"
+                  "probing.every('10ms', function() print('never') end, 'tick')\n"
+                  "probing.every('10ms', function() n = n + 1 end, 'tick')\n"
+                  "local t = probing.after('20ms', function() print('never') end)\n"
+                  "assert(t:cancel() == true and t:cancel() == false)\n"
+                  "probing.after('10ms', function() once = once + 1 end)\n"
+                  "probing.at_stop(function() print('bye ' .. once) end)\n"
+                  "probing.every('10ms', function() if n > 5 then probing.stop() end end)"),
+              0);
+    CHECK(heard_of("bye 1"));
+    CHECK(strstr(heard.text, "never") == NULL);
+    teardown();
+}
+
+TEST(says_goodbye_when_it_is_stopped)
+{
+    setup();
+    CHECK_INT(run("probing.at_stop(function() print('bye') end) probing.every('1h', print)"), 0);
+    CHECK_INT(scripts_stop(scripts, "t"), 0);
+    CHECK(heard_of("bye"));
+    /* One that does not come back from it is ended all the same. */
+    CHECK_INT(run("probing.at_stop(function() while true do end end) probing.every('1h', print)"),
+              0);
+    CHECK_INT(scripts_stop(scripts, "t"), 0);
+    CHECK_INT(run("probing.at_stop(function() while true do end end) probing.every('1h', print)"),
+              0);
+    teardown();
+}
+
+static const char with_state[] =
+    "local a = probing.args{limit = {type = 'duration', default = '1s', min = '10ms'}, top = 5}\n"
+    "probing.state.n = (probing.state.n or 0) + 1\n"
+    "print('n ' .. probing.state.n, a.limit, a.top)\n"
+    "probing.every('1h', print)";
+
+static int start_with(const char *words, size_t size)
+{
+    struct script_start start = {.name = "t",
+                                 .source = with_state,
+                                 .size = sizeof(with_state) - 1,
+                                 .words = words,
+                                 .words_size = size,
+                                 .limit_ns = SCRIPT_LOAD_NS};
+    return scripts_start(scripts, &start);
+}
+
+TEST(has_parameters_and_keeps_its_state)
+{
+    static const char words[] = "limit=250ms\0top=7\0";
+    static const char low[] = "limit=1ms\0", unknown[] = "tpo=1\0", wrong[] = "top=1.5\0";
+    setup();
+    CHECK_INT(start_with(low, sizeof(low)), -EINVAL);
+    CHECK(strstr(err_text(), "limit=1ms must be at least 10ms") != NULL);
+    CHECK_INT(start_with(unknown, sizeof(unknown)), -EINVAL);
+    CHECK(strstr(err_text(), "no parameter 'tpo'; this script has limit, top") != NULL);
+    CHECK_INT(start_with(wrong, sizeof(wrong)), -EINVAL);
+    CHECK_INT(start_with(words, sizeof(words)), 0);
+    CHECK(heard_of("n 1\\t0.25\\t7"));
+    struct script_start again = {.name = "t", .limit_ns = SCRIPT_LOAD_NS};
+    CHECK_INT(scripts_reload(scripts, &again), 0);
+    CHECK(heard_of("n 2\\t0.25\\t7"));
+    /* A source that cannot be compiled leaves it as it is; one that fails gives its place back. */
+    again.source = "x = = 1";
+    again.size = strlen(again.source);
+    CHECK_INT(scripts_reload(scripts, &again), -EINVAL);
+    again.source = "probing.args{limit = '1s', top = 1} error('no')";
+    again.size = strlen(again.source);
+    CHECK_INT(scripts_reload(scripts, &again), -EINVAL);
+    CHECK(strstr(err_text(), "the old one goes on") != NULL);
+    CHECK(heard_of("n 3\\t0.25\\t7"));
+    CHECK_INT(scripts_stop(scripts, "t"), 0);
+    CHECK_INT(scripts_reload(scripts, &again), -ENOENT);
+    teardown();
+}
+
+static char *answer_about(const char *question, const char *source)
+{
+    struct script_start start = {
+        .name = "t", .source = source, .size = strlen(source), .limit_ns = 60 * NS_PER_S};
+    char *text = NULL;
+    CHECK_INT(scripts_ask(scripts, question, &start, &text), 0);
+    return text;
+}
+
+TEST(finds_mistakes_without_running)
+{
+    static const struct {
+        const char *source, *says;
+    } rows[] = {{"x = = 1", "t:1: "},
+                {"local a = 1\nprnt(a)", "t:2: unknown name 'prnt'; did you mean 'print'?"},
+                {"probing.tabel('x', {})", "probing has no 'tabel'; did you mean 'table'?"},
+                {"string.fromat('x')", "string has no 'fromat'; did you mean 'format'?"},
+                {"probing.every('soon', print)", "a time such as \"5s\" as argument 1"},
+                {"probing.every(print, '1s')", "t:1: probing.every"},
+                {"probing.every('1s')", "probing.every takes a function as argument 2"},
+                {"probing.query('selec 1')", "the statement: line 1, column 1"},
+                {"probing.now(1)", "probing.now takes 0 arguments at most, not 1"}};
+    static const char *const right[] = {
+        with_state,
+        "local t <const> = 1\nfor k, v in pairs{a = 1} do print(k, v, t) end",
+        "local function f(a, ...) local x, y = a, ... return x + y end\nprint(f(1, 2))",
+        "a, b = 1, 2 print(a, b) goto done do local q = {} function q:m() return self end end "
+        "::done::",
+        "probing.query('select ? from probing.log', 1)\nprobing.query('show tables')",
+        "-- probing.nothing\nlocal s = [[ probing.nothing() ]] print(s, 'probing.nothing')"};
+    setup();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char *text = answer_about("check", rows[i].source);
+        if (!CHECK(text != NULL && strstr(text, rows[i].says) != NULL))
+            printf("# %s says: %s\n", rows[i].source, text ? text : "nothing");
+        free(text);
+    }
+    for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+        char *text = answer_about("check", right[i]);
+        if (!CHECK(text == NULL))
+            printf("# %s says: %s\n", right[i], text);
+        free(text);
+    }
+    char *help = answer_about("help", with_state);
+    CHECK(help != NULL && strstr(help, "limit=1s") != NULL && strstr(help, "at least 10ms"));
+    free(help);
+    /* A parameter's table may not run for ever. */
+    struct script_start loops = {.name = "t",
+                                 .source = "probing.args{x = (function() while true do end end)()}",
+                                 .limit_ns = 100 * NS_PER_MS};
+    loops.size = strlen(loops.source);
+    CHECK_INT(scripts_ask(scripts, "help", &loops, &help), -ETIMEDOUT);
+    teardown();
+}
+
+TEST(reads_the_kernels_files_only)
+{
+    setup();
+    CHECK_INT(run("assert(probing.read('/proc/self/status'):match('Pid:'))\n"
+                  "local text, why = probing.read('/proc/self/nosuch')\n"
+                  "assert(text == nil and why:match('No such file'))\n"
+                  "for _, path in ipairs{'/etc/passwd', '/proc/self/environ', "
+                  "'/proc/self/root/etc/passwd', '/proc/self/cwd/x', '/proc/self/fd/0', "
+                  "'/proc/self/mem', '/proc/../etc/passwd', '/proc/1/task/1/environ'} do\n"
+                  "  assert(not pcall(probing.read, path), path) end\n"
+                  "print('all well')"),
+              0);
+    CHECK(heard_of("all well"));
+    teardown();
+}
+
+TEST(windows_agree_with_a_calculation_by_hand)
+{
+    setup();
+    CHECK_INT(
+        run("local t = probing.table('w', {v = 'f64'})\n"
+            "for i = 1, 100 do t:add{v = i * 2.0} end\n"
+            "local w = probing.window('script.w.v', '1m')\n"
+            "probing.every('20ms', function()\n"
+            "  if w:count() < 100 then return end\n"
+            "  assert(w:mean() == 101 and w:median() == 101 and w:min() == 2)\n"
+            "  assert(w:max() == 200 and w:sum() == 10100 and w:p(100) == 200)\n"
+            "  assert(w:slope() > 0 and w:last() == 200)\n"
+            "  assert(probing.window('script.w.v', '1h'):p(0) == 2)\n"
+            "  print('all well') probing.stop()\n"
+            "end)\n"
+            "for _, bad in ipairs{{'w', '1m'}, {'script.w.v', 'soon'}, {'script.w.v', 0}} do\n"
+            "  assert(not pcall(probing.window, table.unpack(bad))) end"),
+        0);
+    CHECK(heard_of("all well"));
+    teardown();
+}
+
 int main(void)
 {
     (void)event_init(&heard.more);
@@ -353,5 +573,13 @@ int main(void)
     RUN(ended_scripts_do_not_count);
     RUN(none_takes_all_tables);
     RUN(none_takes_all_else);
+    RUN(takes_values_for_placeholders);
+    RUN(calls_with_rows_as_they_come);
+    RUN(a_timer_has_a_name_and_can_be_cancelled);
+    RUN(says_goodbye_when_it_is_stopped);
+    RUN(has_parameters_and_keeps_its_state);
+    RUN(finds_mistakes_without_running);
+    RUN(reads_the_kernels_files_only);
+    RUN(windows_agree_with_a_calculation_by_hand);
     return test_end();
 }

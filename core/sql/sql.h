@@ -107,8 +107,11 @@ struct sql_value {
     };
 };
 
-/* The unit that answers call so ("ns", "bytes"), PROBING_PLAIN: there is none of that name. */
+/* The unit that answers call so ("ns", "bytes"), PROBING_PLAIN: there is none of that name; and
+ * what they call it, and a type ("bigint"). */
 uint32_t sql_unit_named(const char *name);
+const char *sql_unit_name(uint32_t unit);
+const char *sql_type_name(enum sql_type type);
 
 /* Everything but TEXT and BLOB, as text.  exact: for programs, all digits.  Gives its size. */
 #define SQL_CELL_BYTES 64
@@ -206,6 +209,15 @@ int sql_bucketed(struct sql *s, const char *text, size_t size, const struct tabl
  * unions, order by over them; a view that is made of such): what is new can be told alone, by the
  * sink of news.  0: no (aggregates, limit, distinct on, computed tables). */
 int sql_grows(struct sql *s, const char *text, size_t size);
+
+/* The next placeholder of a statement, behind p->end: `?`, numbered as they come, or `$2`.  Begin
+ * with zeros.  false: there is no more.                                                    [any] */
+struct sql_placeholder {
+    size_t begin, end; /* bytes of the text */
+    uint32_t number;   /* from 1 on */
+    uint32_t counted;  /* of `?` so far */
+};
+bool sql_next_placeholder(const char *text, size_t size, struct sql_placeholder *p);
 
 /* ---- answers asked for again and again: what is new (new_rows.c) ---- */
 

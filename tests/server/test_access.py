@@ -22,7 +22,9 @@ def door(world):
 READS = (["query", "select 1"], ["tables"], ["describe", "probing.tables"], ["backtrace"],
          ["plugin", "list"], ["config"], ["script", "list"], ["info"], ["help"])
 WRITES = (["eval", "1"], ["complete", "os"], ["script", "run", "a", "x = 1"],
-          ["script", "stop", "a"], ["config", "set", "probing.log_level", "info"],
+          ["script", "stop", "a"], ["script", "reload", "a", "x = 1"],
+          ["script", "check", "a", "x = 1"], ["script", "help", "a", "x = 1"],
+          ["config", "set", "probing.log_level", "info"],
           ["config", "probing.log_level=info"], ["plugin", "load", "torch"],
           ["plugin", "stop", "python"], ["eject"])
 

@@ -103,9 +103,7 @@ int sql_vec_room(struct query *q, struct vec *v, enum sql_type type);
 int sql_next(struct op *op); /* op->next with limits, counting and time */
 /* Make t of a vector with ids, for the selected rows. */
 void sql_texts(struct query *q, struct vec *v, const uint16_t *sel, uint32_t n);
-const char *sql_type_name(enum sql_type t);
 const char *sql_a_type(enum sql_type t); /* with its article: "an interval" */
-const char *sql_unit_name(uint32_t unit);
 struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t row);
 void sql_set_null(struct vec *v, uint32_t row);
 void sql_put_value(struct vec *v, uint32_t row, const struct sql_value *x);
