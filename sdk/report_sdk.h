@@ -97,6 +97,20 @@ static inline void json_close(struct report_json *j, char bracket)
     j->begun = true;
 }
 
+/* Open a list as a member, closed by json_close(j, ']'); and an object in a list, closed by
+ * json_close(j, '}'). */
+static inline void json_list(struct report_json *j, const char *key)
+{
+    json_key(j, key);
+    json_open(j, '[');
+}
+
+static inline void json_item(struct report_json *j)
+{
+    json_comma(j);
+    json_open(j, '{');
+}
+
 static inline void json_number(struct report_json *j, const char *key, double value)
 {
     json_key(j, key);

@@ -195,8 +195,7 @@ void cuda_show(const struct cuda_report *r)
 static void json_device(struct report_json *j, const struct device_report *d)
 {
     char key[64];
-    json_comma(j);
-    json_open(j, '{');
+    json_item(j);
     json_number(j, "device", (double)d->device);
     json_number(j, "wall_ns", d->figure[DEVICE_WALL]);
     json_number(j, "windows", (double)d->windows);
@@ -212,11 +211,9 @@ static void json_device(struct report_json *j, const struct device_report *d)
 static void json_sums(struct report_json *j, const char *key, const struct kernel_sum *sums,
                       uint32_t n)
 {
-    json_key(j, key);
-    json_open(j, '[');
+    json_list(j, key);
     for (uint32_t i = 0; i < n; i++) {
-        json_comma(j);
-        json_open(j, '{');
+        json_item(j);
         json_text(j, "name", sums[i].name);
         json_text(j, "module", sums[i].module);
         json_number(j, "count", sums[i].count);
@@ -228,11 +225,9 @@ static void json_sums(struct report_json *j, const char *key, const struct kerne
 
 static void json_rest(struct report_json *j, const struct cuda_report *r)
 {
-    json_key(j, "copies");
-    json_open(j, '[');
+    json_list(j, "copies");
     for (uint32_t i = 0; i < r->n_copies; i++) {
-        json_comma(j);
-        json_open(j, '{');
+        json_item(j);
         json_text(j, "kind", r->copies[i].kind);
         json_text(j, "src_kind", r->copies[i].from);
         json_number(j, "count", r->copies[i].count);
@@ -241,11 +236,9 @@ static void json_rest(struct report_json *j, const struct cuda_report *r)
         json_close(j, '}');
     }
     json_close(j, ']');
-    json_key(j, "waits");
-    json_open(j, '[');
+    json_list(j, "waits");
     for (uint32_t i = 0; i < r->n_waits; i++) {
-        json_comma(j);
-        json_open(j, '{');
+        json_item(j);
         json_text(j, "kind", r->waits[i].kind);
         json_text(j, "module", r->waits[i].module);
         json_number(j, "count", r->waits[i].count);
@@ -253,8 +246,7 @@ static void json_rest(struct report_json *j, const struct cuda_report *r)
         json_close(j, '}');
     }
     json_close(j, ']');
-    json_key(j, "suspicious");
-    json_open(j, '[');
+    json_list(j, "suspicious");
     for (uint32_t i = 0; i < r->n_suspicions; i++) {
         json_comma(j);
         (void)j->api->print_json_text(j->api, r->suspicions[i], strlen(r->suspicions[i]));
@@ -284,8 +276,7 @@ void cuda_show_json(const struct cuda_report *r)
     json_number(&j, "queued_ns", r->queued_ns);
     cuda_launch_words(r, words, sizeof(words));
     json_text(&j, "launch_bound", words);
-    json_key(&j, "devices");
-    json_open(&j, '[');
+    json_list(&j, "devices");
     for (uint32_t i = 0; i < r->n_devices; i++)
         json_device(&j, &r->devices[i]);
     json_close(&j, ']');

@@ -306,12 +306,10 @@ static void show_json(const struct gpu_report *r)
     json_open(&j, '{');
     json_text(&j, "driver_version", r->driver);
     json_text(&j, "cuda_version", r->cuda);
-    json_key(&j, "gpus");
-    json_open(&j, '[');
+    json_list(&j, "gpus");
     for (uint32_t i = 0; i < r->n; i++) {
         const struct gpu *g = &r->gpus[i];
-        json_comma(&j);
-        json_open(&j, '{');
+        json_item(&j);
         json_number(&j, "index", (double)g->index);
         json_text(&j, "name", g->name);
         json_text(&j, "uuid", g->uuid);

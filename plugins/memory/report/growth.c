@@ -382,8 +382,7 @@ void growth_json_others(const struct growth *g, struct report_json *j, const cha
         const struct leak_other *x = &g->others[i];
         char place[REPORT_NAME_BYTES];
         place_of(&x->at, place, sizeof(place));
-        json_comma(j);
-        json_open(j, '{');
+        json_item(j);
         json_text(j, "function_name", x->at.function);
         json_text(j, "place", place);
         json_number(j, "grown_bytes", x->at.bytes);

@@ -252,8 +252,7 @@ static void json_at(struct report_json *j, const struct leak_frame *at)
 static void json_leak(const struct growth *g, struct report_json *j, const struct leak *leak)
 {
     const struct alive *alive = &g->alive[leak->number];
-    json_comma(j);
-    json_open(j, '{');
+    json_item(j);
     json_at(j, &leak->at);
     json_key(j, "is_below");
     report_printf(j->api, "%s", leak->is_below ? "true" : "false");
@@ -262,23 +261,19 @@ static void json_leak(const struct growth *g, struct report_json *j, const struc
     json_number(j, "alive_bytes", alive->bytes);
     json_number(j, "count", alive->count);
     json_number(j, "age_ns", alive->age_ns);
-    json_key(j, "stacks");
-    json_open(j, '[');
+    json_list(j, "stacks");
     for (uint32_t i = 0; i < leak->n_stacks; i++) {
-        json_comma(j);
-        json_open(j, '{');
+        json_item(j);
         json_number(j, "stack_id", (double)leak->stacks[i].stack_id);
         json_number(j, "grown_bytes", leak->stacks[i].bytes);
         json_close(j, '}');
     }
     json_close(j, ']');
-    json_key(j, "callers");
-    json_open(j, '[');
+    json_list(j, "callers");
     for (uint32_t i = 0; i < leak->n_frames; i++) {
         if (!leak->frames[i].own || !leak->frames[i].is_shared)
             continue;
-        json_comma(j);
-        json_open(j, '{');
+        json_item(j);
         json_at(j, &leak->frames[i]);
         json_close(j, '}');
     }
@@ -294,8 +289,7 @@ static void show_json(const struct growth *g)
     json_number(&j, "seconds", g->span.end - g->span.from);
     json_number(&j, "judged", leak_find_questions(g->find));
     json_number(&j, "smallest_told_bytes", smallest_told(g));
-    json_key(&j, "leaks");
-    json_open(&j, '[');
+    json_list(&j, "leaks");
     for (uint32_t i = 0; i < g->n; i++)
         json_leak(g, &j, &g->found[i]);
     json_close(&j, ']');

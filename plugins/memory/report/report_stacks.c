@@ -302,8 +302,7 @@ void stacks_show(const struct memory_args *w, const struct usage_report *r)
 static void json_begin_place(struct places *p, const struct place *one, struct report_json *j)
 {
     *j = (struct report_json){.api = p->w->api, .begun = p->n > 0};
-    json_comma(j);
-    json_open(j, '{');
+    json_item(j);
     json_text(j, "function_name", one->name);
     json_text(j, "place", one->where);
     json_key(j, "stack_id");
@@ -338,8 +337,7 @@ void stacks_show_json(const struct memory_args *w, struct report_json *j)
                    "select " PLACE_COLUMNS "null, bytes_1m, " PLACE_TAIL
                    " from memory.live order by bytes desc limit %u",
                    SHOWN_ALONE);
-    json_key(j, "alive");
-    json_open(j, '[');
+    json_list(j, "alive");
     (void)ask_places(w, sql, json_place, NULL, NULL);
     json_close(j, ']');
     json_key(j, "grown");
@@ -374,8 +372,7 @@ static void json_peak(struct places *p, const struct place *one)
         json_open(&j, '{');
         json_number(&j, "ts_sec", one->grown);
         json_number(&j, "total_bytes", one->older);
-        json_key(&j, "alive");
-        json_open(&j, '[');
+        json_list(&j, "alive");
     }
     json_begin_place(p, one, &j);
     json_close(&j, '}');
@@ -466,8 +463,7 @@ static int json_diff(const struct memory_args *w, const char *sql)
     json_open(&j, '{');
     json_text(&j, "from", w->diff[0]);
     json_text(&j, "to", w->diff[1]);
-    json_key(&j, "grown");
-    json_open(&j, '[');
+    json_list(&j, "grown");
     int rc = ask_places(w, sql, json_difference, NULL, NULL);
     report_printf(w->api, "]}\n");
     return rc;

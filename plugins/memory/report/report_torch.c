@@ -132,12 +132,10 @@ void torch_show_json(const struct memory_args *w, struct report_json *j)
     static struct torch_parts p; /* one thread */
     if (ask_torch(w, &p) < 0)
         return;
-    json_key(j, "torch");
-    json_open(j, '[');
+    json_list(j, "torch");
     for (uint32_t i = 0; i < p.n; i++) {
         struct report_json one = {.api = w->api, .begun = i > 0};
-        json_comma(&one);
-        json_open(&one, '{');
+        json_item(&one);
         json_text(&one, "device", p.all[i].device);
         json_text(&one, "kind", p.all[i].kind);
         json_number(&one, "bytes", p.all[i].bytes);

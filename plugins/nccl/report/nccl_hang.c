@@ -138,17 +138,10 @@ static void json_int(struct hang *h, const char *key, int64_t value)
 /* In an object of its own. */
 static void json_rank(struct hang *h, const struct stand *s)
 {
-    json_comma(&h->json);
-    json_open(&h->json, '{');
+    json_item(&h->json);
     json_int(h, "rank", s->rank);
     json_int(h, "job_rank", s->job_rank);
     json_text(&h->json, "target", s->target);
-}
-
-static void json_list(struct hang *h, const char *key)
-{
-    json_key(&h->json, key);
-    json_open(&h->json, '[');
 }
 
 /* ---- who has not come ---- */
@@ -227,8 +220,7 @@ static int show_wait(void *arg, const struct probing_report_cell *c, uint32_t n)
     if (n < 4)
         return 0;
     if (h->as_json) {
-        json_comma(&h->json);
-        json_open(&h->json, '{');
+        json_item(&h->json);
         json_int(h, "rank", cell_int(&c[0]));
         json_int(h, "job_rank", job_rank_of(h, h->comm, cell_int(&c[0])));
         json_int(h, "waits_for", cell_int(&c[1]));
@@ -251,7 +243,7 @@ static int tell_waits(struct hang *h, const struct stand *call, const char *whic
     char sql[800];
     int rc = 0;
     if (h->as_json)
-        json_list(h, "waits");
+        json_list(&h->json, "waits");
     h->lines = 0;
     h->comm = call->comm;
     /* A hash and a function's name are NCCL's, cleaned of what is not printable. */
@@ -283,8 +275,7 @@ static int64_t ranks_of(const struct hang *h, const struct stand *call)
 
 static void json_call(struct hang *h, const struct stand *call)
 {
-    json_comma(&h->json);
-    json_open(&h->json, '{');
+    json_item(&h->json);
     json_text(&h->json, "coll_func", call->func);
     json_int(h, "seq", call->seq);
     json_text(&h->json, "comm_hash", call->comm);
@@ -325,10 +316,10 @@ static int json_collective(struct hang *h, const struct stand *call, const char 
     int64_t n_ranks = ranks_of(h, call);
     json_call(h, call);
     json_int(h, "n_ranks", n_ranks);
-    json_list(h, "in");
+    json_list(&h->json, "in");
     int64_t unknown = n_ranks - tell_present(h, call);
     json_close(&h->json, ']');
-    json_list(h, "absent");
+    json_list(&h->json, "absent");
     unknown -= tell_absent(h, call);
     json_close(&h->json, ']');
     json_int(h, "unknown", n_ranks <= 0 ? INT64_MIN : unknown > 0 ? unknown : 0);
@@ -449,7 +440,7 @@ static int tell_list(struct hang *h, bool pairs, const char *key, const char *wh
     uint32_t shown = 0, more = 0;
     int rc = 0;
     if (h->as_json)
-        json_list(h, key);
+        json_list(&h->json, key);
     for (uint32_t i = 0; i < all->n && rc == 0; i++) {
         if (is_told(all, i, pairs))
             continue;

@@ -77,8 +77,7 @@ struct json_column {
 static void row_json(struct section *s, const struct json_column *columns, uint32_t n,
                      const struct probing_report_cell *c)
 {
-    json_comma(&s->json);
-    json_open(&s->json, '{');
+    json_item(&s->json);
     for (uint32_t i = 0; i < n; i++)
         if (columns[i].text)
             json_text(&s->json, columns[i].name, cell_text(&c[i]));

@@ -187,8 +187,7 @@ void torch_show(const struct torch_report *r)
 
 static void add_lines(struct report_json *j, const char *key, const char *lines)
 {
-    json_key(j, key);
-    json_open(j, '[');
+    json_list(j, key);
     for (const char *p = lines; *p != '\0';) {
         size_t n = strcspn(p, "\n"), blanks = strspn(p, " ");
         report_printf(j->api, "%s", p != lines ? "," : "");
@@ -217,8 +216,7 @@ static void add_steps(struct report_json *j, const double *f)
 static void add_modules(struct report_json *j, const struct torch_report *r)
 {
     const double steps = (double)r->module_steps;
-    json_key(j, "modules");
-    json_open(j, '[');
+    json_list(j, "modules");
     for (uint32_t i = 0; i < r->n_modules; i++) {
         const struct slow_module *m = &r->modules[i];
         report_printf(j->api, "%s", i > 0 ? "," : "");

@@ -486,8 +486,7 @@ static void json_finding(struct report_json *o, const struct straggler_job *j,
                                         [LATE_LINK] = "link",
                                         [LATE_STARVED] = "starved"};
     char when[40], text[TEXT_BYTES];
-    json_comma(o);
-    json_open(o, '{');
+    json_item(o);
     json_rank(o, j, rank_at(j, f->rank));
     json_text(o, "kind", kinds[f->kind]);
     json_text(o, "part", part_names[f->part]);
@@ -564,16 +563,13 @@ void straggler_show_json(const struct straggler_job *j, const struct judge_repor
     json_number(&o, "step_sec", r->n_steps > 0 ? r->step_sec : (double)NAN);
     json_int(&o, "stages", j->stages);
     json_int(&o, "stages_late", r->n_stages);
-    json_key(&o, "stragglers");
-    json_open(&o, '[');
+    json_list(&o, "stragglers");
     for (uint32_t i = 0; i < r->n_found; i++)
         json_finding(&o, j, &r->found[i]);
     json_close(&o, ']');
-    json_key(&o, "ranks");
-    json_open(&o, '[');
+    json_list(&o, "ranks");
     for (uint32_t i = 0; i < j->n_ranks; i++) {
-        json_comma(&o);
-        json_open(&o, '{');
+        json_item(&o);
         json_rank(&o, j, &j->ranks[i]);
         json_means(&o, j, i);
         json_text(&o, "left_out", j->ranks[i].why);
