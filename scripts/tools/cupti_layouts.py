@@ -24,7 +24,7 @@ VERSIONS = {"nvidia-cuda-cupti-cu11": ["11.8.87"],
                                        "12.5.82", "12.6.80", "12.8.90", "12.9.79"],
             "nvidia-cuda-cupti": ["13.0.85", "13.1.115", "13.2.86", "13.3.75", "13.4.92",
                                   "13.5.25"]}
-# What a record is called here -> its struct, whose highest number is the one that the library
+# A record's name here -> its struct, whose highest number is the one that the library
 # writes; and its fields.  A field may be missing in old versions.
 PLACE = "deviceId contextId streamId correlationId "
 RECORDS = {

@@ -32,7 +32,7 @@ BUILD = os.environ.get("PROBING_BUILD", os.path.join(ROOT, "build", "release"))
 PROBING = os.path.join(BUILD, "probing")
 TARGET = os.path.join(ROOT, "tests", "train", "faulty_rank.py")
 RANKS, LIMIT_S = 8, 300
-# Of a phase at least, and where signs matter: those of half a minute are looked at.
+# The least part of a phase, and where signs matter: those of half a minute are looked at.
 STEPS, SECONDS, SIGNS_SECONDS = 60, 8, 36
 PARTS = ["data", "forward", "backward", "optimizer", "other", "communication"]
 # Fault -> (kinds and parts that are right, steps of a phase).

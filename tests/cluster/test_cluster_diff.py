@@ -134,7 +134,7 @@ def test_hosts(world):
 
 
 def test_a_host_without_a_rank_was_asked(world):
-    """Of `status` and `hang` it was one that has no rank, of this one that could not be asked."""
+    """`status` and `hang` counted it as one without a rank, this as one that could not be asked."""
     env = remote_shell(world, SHELL)
     words = ["diff", "--job", JOB + "-nowhere", "--hosts"]
     done = world.probing("cluster", *words, "far,dead", env=env)

@@ -51,7 +51,7 @@ def test_each_bucket_is_told_once_and_whole(target):
     stream = watch(target, "-f", "jsonl", "--interval", "30ms", BUCKETS)
     told = buckets(stream, 15)
     check(told)
-    # What was told is what a query says of these buckets later: nothing was cut off.
+    # The buckets that were told equal a later query's: nothing was cut off.
     asked = target.rows("select count(*) from script.rows where n between %d and %d"
                         % (told[0]["first"], told[-1]["last"]))
     assert asked == [[sum(b["rows"] for b in told)]]

@@ -503,7 +503,7 @@ def test_pprof_samples_from_the_start(world):
 
 
 def test_torch_without_its_plugin_says_the_one_command(world):
-    """Of a process that was not entered it said to load the plugin, which could not be done."""
+    """For a process that was not entered it said to load the plugin, which could not be done."""
     target = world.python(IDLE)
     target.wait_line("ready")
     entered_by = "probing -t %d inject --plugin torch" % target.pid

@@ -487,7 +487,7 @@ def test_a_person_reads_a_stack(world):
 
 
 def test_a_watch_is_drawn_in_place(world, target):
-    """What adds up or is longer than the terminal: as many lines as there are, none wider."""
+    """Output that adds up or is longer than the terminal: all its lines, none wider."""
     t = terminal(target, "watch", "--interval", "50ms",
                  "select n, repeat('wide', 40) as w from generate_series(1, 100) t(n)",
                  size=(10, 50))

@@ -45,7 +45,7 @@ def test_descriptors(world, files):
 
 @pytest.mark.parametrize("kib", [64, 256, 16384, 65536])
 def test_stack(world, kib):
-    """What a thread has by default, of which the one that loads the library is the first."""
+    """The default of a thread, of which the one that loads the library is the first."""
     told = Told(world, limits=[(resource.RLIMIT_STACK, kib << 10)])
     assert used_and_left(told)
 

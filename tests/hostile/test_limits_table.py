@@ -90,7 +90,7 @@ def test_no_part_takes_more_than_the_table_says(filled):
 
 
 def resource_stack():
-    """Of the thread that loads the library: glibc's default is what `ulimit -s` says."""
+    """The thread that loads the library: glibc's default is what `ulimit -s` says."""
     size = resource.getrlimit(resource.RLIMIT_STACK)[0]
     return 2 * MIB if size == resource.RLIM_INFINITY else size
 

@@ -19,7 +19,7 @@ STORM = BUILD / "tests" / "hostile" / "lua_storm"
 N_SCRIPTS = int(os.environ.get("PROBING_HOSTILE_SCRIPTS", "300"))
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 
-# What a piece may stand in; {} is the piece, as statements.
+# Places that a piece may stand in; {} is the piece, as statements.
 AROUND = """
 do {} end
 while true do pcall(function() {} end) end

@@ -385,7 +385,7 @@ def test_user_namespace_below(world):
 
 @pytest.mark.parametrize("how", ["--map-root-user", "--map-current-user"])
 def test_process_in_a_user_namespace(world, how):
-    """Of the user who made it, as containers without root are: he has all rights in there."""
+    """Made by its user, as containers without root are: he has all rights in there."""
     made = subprocess.run(["unshare", "--mount", *AS_NOBODY, "unshare", "--user", how, "true"],
                           capture_output=True)
     if made.returncode != 0:

@@ -137,7 +137,7 @@ def test_errors_have_their_place(four):
 
 
 def test_one_process_is_a_job_of_one(four):
-    """Of `-t PID`, too, also where the statement asks for no rank by name."""
+    """Also with `-t PID`, and if the statement asks for no rank by name."""
     one = str(four.ranks[2].pid)
     sql = "select _rank, value from global.process.envs where name = 'RANK'"
     done = ask(four, one, sql)

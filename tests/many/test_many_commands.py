@@ -46,7 +46,7 @@ def test_json_of_all_is_lines_of_json(four):
     done = four.probing("-t", named(*four.ranks, gone), "backtrace", "--json")
     assert done.returncode == 1 and "4 of 5 answered" in done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    # Of a dead one the rank is not known, nor what to call the others by it.
+    # The rank of a dead one is not known, nor what to call the others by it.
     assert [(m["rank"], m["process"]) for m in lines[:4]] == [
         (i, str(t.pid)) for i, t in enumerate(four.ranks)]
     for line in lines[:4]:

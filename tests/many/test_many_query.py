@@ -167,7 +167,7 @@ def test_what_lies_here_under_that_name_is_not_asked(four, tmp_path, monkeypatch
         (tmp_path / name).write_text("")
     for text, n in (("all", len(four.ranks)), (",".join(str(r.pid) for r in four.ranks[:2]), 2)):
         done = four.probing("-t", text, "query", "select 1 as one", "--format", "jsonl")
-        # Of all, some may be other tests' and end meanwhile.
+        # Some of all may be other tests' and end meanwhile.
         assert text == "all" or done.returncode == 0, done.stderr
         assert len(done.stdout.splitlines()) >= n, done.stderr
 
@@ -299,7 +299,7 @@ def test_wrong_options(world, words):
 
 @pytest.mark.parametrize("time", ["0", "-1", "x", "", "1e99", "nan", "21d", "110000d", "300000d"])
 def test_a_time_that_is_none_or_too_long_is_said_with_its_option(world, time):
-    """Of 110000d a relay heard -8942744073709551616ns; a time of no unit did not say whose."""
+    """A relay heard -8942744073709551616ns for 110000d; a time of no unit did not say whose."""
     for words in (("-t", "1,2", "--timeout", time, "query", "select 1"),
                   ("cluster", "status", "--timeout", time),
                   ("cluster", "hang", "--interval=" + time)):
@@ -309,7 +309,7 @@ def test_a_time_that_is_none_or_too_long_is_said_with_its_option(world, time):
 
 
 def test_ranks_that_have_ended_are_of_their_job(world):
-    """Who was killed was of no job any more, and neither was a job all of whose ranks were."""
+    """A killed rank was of no job any more, and a job whose ranks were all killed was none."""
     env = dict(TORCHELASTIC_RUN_ID="ended-%d" % os.getpid(), MASTER_ADDR="127.0.0.1")
     job = "job:" + env["TORCHELASTIC_RUN_ID"]
     shell = dict(remote_shell(world, "#!/bin/sh\nshift\nexec sh -c \"$*\"\n"))

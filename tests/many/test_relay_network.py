@@ -191,7 +191,7 @@ def test_200_ms_and_losses(job, loss):
 
 
 def test_one_way_is_cut(job):
-    """What it says does not come, while it hears all of ours: named in time, and back after it."""
+    """Nothing comes from it, while it hears all of ours: named in time, and back after it."""
     job.network.set(job.network[3], job.network[1], loss=1)
     who = "job:%s,relay:node3:9923/job:%s,relay:node2:9923/job:%s" % ((job.name,) * 3)
     done, found = ask(job, who, COUNT, "--timeout", "5s", timeout=60)

@@ -184,7 +184,7 @@ def open_home():
 
 
 def test_read_only_and_no_home(open_home):
-    """Of a file system where nothing can be written, by somebody who has no home."""
+    """A file system where nothing can be written, used by somebody who has no home."""
     home = open_home
     private = home.parent / "data"
     private.mkdir(0o700)

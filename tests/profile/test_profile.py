@@ -233,7 +233,7 @@ def test_a_broken_stack_stands_in_its_tower(world, python):
 
 
 def test_who_holds_the_gil(world):
-    """Of two threads that burn, only the one that runs Python holds the GIL."""
+    """Two threads burn, and only the one that runs Python holds the GIL."""
     target = world.python('''
 import hashlib, threading
 data = b"x" * 50000000

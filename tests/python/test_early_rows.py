@@ -54,7 +54,7 @@ def from_the_first(world, program):
 
 
 def test_spans_from_before_the_plugin_came_are_lost_where_the_core_was_there(world):
-    """Of them nothing was said."""
+    """Nothing was said about them."""
     done = from_the_first(world, """
 @probing.span
 def items(): yield 1

@@ -64,7 +64,7 @@ def test_locals_and_words(world, python):
 
 
 def test_wrong_words_have_one_answer(world):
-    """Of a process that has a core, has none, is looked at from outside, or is dead."""
+    """A process that has a core, has none, is looked at from outside, or is dead."""
     target, bare = (world.start(list(PYTHONS.values())[0], SLEEPER) for _ in range(2))
     bare.wait_line("ready")
     target.inject()

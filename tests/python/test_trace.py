@@ -429,7 +429,7 @@ while True:
 
 
 def test_what_stands_around_a_function(world, python):
-    """What functools.wraps made was watched as all functions that the same decorator has made."""
+    """A function made by functools.wraps was watched as all of the same decorator's."""
     target = world.start(python, DECORATED).inject()
     for name, argument, result, note in [
             ("one", "x", "n", "the function that one wraps"), ("thing", "x", "n", None),

@@ -93,7 +93,7 @@ def test_server_does_what_the_api_describes(door, path):
 
 
 def test_flamegraph_for_who_may_only_read(door):
-    """Of what was sampled; it starts nothing itself."""
+    """It draws what was sampled, and starts nothing itself."""
     status, _, text = door.http("GET", "/flamegraph", token=door.read_token)
     assert status == 404 and "plugin load profile" in json.loads(text)["error"]["hint"]
     assert door.target.probing("plugin", "load", "profile").returncode == 0

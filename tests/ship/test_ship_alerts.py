@@ -138,7 +138,7 @@ def test_a_rank_that_is_started_anew_raises_no_alert(tmp_path):
 
 
 def test_the_board_keeps_jobs_and_processes_apart(tmp_path):
-    """Of all jobs (and a job is made of ranks from 0 on) a rank had the sum of their work."""
+    """A rank had the sum of all jobs' work (a job is made of ranks from 0 on)."""
     panels = {p["title"]: p["targets"] for p in json.loads((GRAFANA / "board.json").read_text())[
         "panels"]}
 
@@ -173,7 +173,7 @@ def test_vmalert_takes_the_rules():
 
 
 def quick(text):
-    """Of rules and queries, windows and `for:` of minutes made seconds."""
+    """Rules and queries with windows and `for:` of minutes made seconds."""
     text = re.sub(r"\[\d+m\]", "[6s]", text.replace("[2m]", "[2s]"))
     return re.sub(r"(?m)^( +for:) \d+m$", r"\1 2s", text)
 

@@ -207,7 +207,7 @@ def test_nobody_listens_and_then_somebody_does(world, receive):  # noqa: F811
 
 
 def test_a_server_that_hangs_can_be_left(world):
-    """What goes on ends so; with --once it has not done what it was to do, and said that it had."""
+    """A lasting run ends so; with --once it had not done its work, and said that it had."""
     rank, = start_job(world)
     add(rank, 5)
     for words, code in (((), 0), (("--once",), 130)):
@@ -509,7 +509,7 @@ def test_a_server_that_takes_no_long_requests_gets_short_ones(world, receive, to
 
 
 def test_figures_that_are_refused_are_counted_with_the_words(world, receive):  # noqa: F811
-    """Of OpenTelemetry's nothing was said."""
+    """Nothing was said about OpenTelemetry's."""
     rank, = start_job(world)
     to = receive(lambda receiver, request: (400, {}, b"no such tenant\n"))
     done = ship(world, str(rank.pid), "otlp+http://127.0.0.1:%d" % to.port)

@@ -11,7 +11,7 @@ STEPS = 6
 
 
 class Root(nn.Module):
-    """Of a zero: its derivative is infinite."""
+    """At zero its derivative is infinite."""
 
     def __init__(self):
         super().__init__()

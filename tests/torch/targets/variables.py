@@ -51,7 +51,7 @@ class Meter:
 
 
 class Box:
-    """Whose code would run."""
+    """A value whose code would run."""
 
     def __getattr__(self, name):
         Meter.asked += 1
