@@ -63,7 +63,7 @@ def test_the_one_at_home_is_found_and_an_asked_one_comes_first(world):
     assert setting(asked, "probing.max_offline_data") == "8MB"
     off = entered(world, "-D", "probing.startup_script=off", env=env)
     assert setting(off, "probing.max_offline_data") == "2GB" and scripts(off) == []
-    here = entered(world, env=dict(env, PROBING_LUA=str(mine)))
+    here = entered(world, env=dict(env, PROBING_STARTUP_SCRIPT=str(mine)))
     assert setting(here, "probing.max_offline_data") == "8MB"
 
 
