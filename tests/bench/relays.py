@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One statement over ranks behind relays: what the command needs where these merge what they pass,
-and where it asks each rank by itself.
+and where they pass on the rows of each rank.
 
 usage: relays.py [--hosts N] [--rounds N]
 
@@ -72,7 +72,7 @@ def start(n, job):
 
 def measure(members, n, rounds):
     for name, statement in STATEMENTS.items():
-        for merge, how in (("1", "merged by relays"), ("0", "each by itself")):
+        for merge, how in (("1", "merged by relays"), ("0", "not merged")):
             made = [ask(members, statement, PROBING_RELAY_MERGE=merge) for _ in range(rounds)]
             if any(code != 0 for _, _, code, _ in made):
                 sys.exit("%s of %d ranks, %s: not all have answered" % (name, n * n, how))
