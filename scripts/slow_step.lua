@@ -6,11 +6,11 @@ local args = probing.args{
     span = {default = "10m", doc = "the median is that of the steps in this time"},
 }
 local slow = probing.table("slow_steps", {step = "i64", ms = "f64"}, {keep = "1d"})
-local steps = probing.window("python.torch_step_timing.step_duration_sec", args.span)
-probing.on("python.torch_step_timing", "step_duration_sec is not null", function(r)
+local steps = probing.window("torch.step.duration_ms", args.span)
+probing.on("torch.step", "duration_ms is not null", function(e)
     local median = steps:median()
-    if median and r.step_duration_sec > args.factor * median then
-        local row = {step = r.step, ms = r.step_duration_sec * 1000}
+    if median and e.duration_ms > args.factor * median then
+        local row = {step = e.step, ms = e.duration_ms}
         slow:add(row)
         probing.publish(row)
     end

@@ -155,6 +155,21 @@ static const struct probing_view views[] = {
      NULL},
     {"comm_metrics", COMM_TORCH,
      "collective operations; dst_rank is NULL where more than one rank receives", NULL},
+    /* What scripts hook first: probing.on("torch.step", ...).  A row of one table each. */
+    {"torch.step",
+     "select ts, local_step as step, global_step, step_duration_sec * 1000 as duration_ms, "
+     "dataloader_sec * 1000 as data_ms, forward_sec * 1000 as forward_ms, backward_sec * 1000 as "
+     "backward_ms, optimizer_sec * 1000 as optimizer_ms, other_sec * 1000 as other_ms, sampled, "
+     "rank from python.torch_step_timing",
+     "steps of the training loop that have ended, and where their time went", NULL},
+    {"torch.module",
+     "select ts, tid, local_step as step, module, stage, duration * 1000 as duration_ms, device, "
+     "allocated_delta as allocated_delta_mb from python.torch_trace where duration is not null",
+     "calls of modules and optimizers that have ended, in sampled steps", NULL},
+    {"torch.collective",
+     "select ts, tid, local_step as step, op, duration_ms, bytes, rank from "
+     "python.comm_collective",
+     "collective operations, sends and receives", NULL},
     {"python.profile_capture", CAPTURE,
      "the newest capture of torch's profiler (probing torch profile); truncated: it has fewer "
      "steps than were asked for, note says why",
