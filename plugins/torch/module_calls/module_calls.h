@@ -37,7 +37,7 @@ struct backward_call { /* one forward, whose backward is to come */
 };
 /* Can this torch's graphs be looked into?  If not, backward_enter() gives UINT64_MAX. */
 bool backward_find(void);
-#define BACKWARD_WITHOUT_ORDER                                                           \
+#define BACKWARD_WITHOUT_ORDER                                                    \
     "torch.backward: this torch does not tell the order of its graph's nodes (2 " \
     "does), so there are no rows of backwards"
 void backward_forget(void);
