@@ -24,12 +24,12 @@ import time
 from figures import figure, remark, skip
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SWITCHES = {"probing": {}, "probing, backward": {"backward": "on"}, "probing, nan": {"nan": "on"},
-            "probing, GPU memory": {"memory": "on"},
-            "probing, 2 exprs": {"exprs": "n@block,missing@nowhere"},
-            "probing, loss": {"exprs": "loss,lr,grad_norm"},
+SWITCHES = {"probing": {}, "probing, backward": {"backward": "on"},
+            "probing, nan": {"detect_nan": "on"}, "probing, GPU memory": {"memory": "on"},
+            "probing, 2 exprs": {"variables": "n@block,missing@nowhere"},
+            "probing, loss": {"variables": "loss,lr,grad_norm"},
             "probing, not sampled": {"sample_rate": "0"}}
-OFF = {"backward": "off", "nan": "off", "memory": "off", "exprs": "", "sample_rate": "1"}
+OFF = {"backward": "off", "detect_nan": "off", "memory": "off", "variables": "", "sample_rate": "1"}
 OTHERS = ("torch hooks, no-op", "torch hooks, clock", "torch.profiler")
 RUST = {"Rust probing, 100 %": "random:1.0", "Rust probing, 5 %": "random:0.05"}
 MODULES = 50

@@ -26,8 +26,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import torch_overhead as bench  # noqa: E402
 from figures import figure, remark  # noqa: E402
 
-VARIANTS = {"none": {}, "probing": {}, "probing, loss": {"exprs": "loss,lr,grad_norm"},
-            "probing, backward": {"backward": "on"}, "probing, nan": {"nan": "on"}}
+VARIANTS = {"none": {}, "probing": {}, "probing, loss": {"variables": "loss,lr,grad_norm"},
+            "probing, backward": {"backward": "on"}, "probing, nan": {"detect_nan": "on"}}
 SHORT_NS = 5e6  # steps below this: a block has more of them
 
 
