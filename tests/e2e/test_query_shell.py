@@ -93,7 +93,7 @@ def test_names_and_history(target):
     t.wait(r"(?s)select.*one.*from cpu.tasks")
     t.type("\n")
     t.wait(r"(?s)one.*=> ")
-    t.type("select * from cpu.tasks t where t.thread\t > 0 and bit_le\t'a') > 0 limit 0;\n")
+    t.type("select * from cpu.tasks t where t.thread\t > 0 and octet_le\t'a') > 0 limit 0;\n")
     t.wait(r"\(0 rows")
     t.wait("=> ")
     t.type("\\conn\t\n")
