@@ -52,6 +52,12 @@ static int refuse_answer(const char *what)
     return err_set(-EBADMSG, "the answer is not what a core sends: %s", what);
 }
 
+int answer_pass_rows(void *arg, const struct answer_rows *rows)
+{
+    (void)arg, (void)rows;
+    return 0;
+}
+
 int arrow_reader_new(const struct answer_sink *sink, struct arrow_reader **ret)
 {
     struct arrow_reader *r = calloc(1, sizeof(*r));

@@ -31,6 +31,9 @@ struct answer_sink {
     size_t batch_bytes; /* of one batch at most, 0: ANSWER_BATCH_BYTES */
 };
 
+/* A sink's rows() for bytes that go elsewhere, too: their rows are only proved and counted. */
+int answer_pass_rows(void *arg, const struct answer_rows *rows);
+
 struct arrow_reader;
 int arrow_reader_new(const struct answer_sink *sink, struct arrow_reader **ret);
 void arrow_reader_free(struct arrow_reader *r); /* NULL is fine */

@@ -113,12 +113,6 @@ static int write_stdout(void *arg, const char *data, size_t size)
 
 /* ---- arrow ---- */
 
-static int take_no_rows(void *arg, const struct answer_rows *rows)
-{
-    (void)arg, (void)rows;
-    return 0;
-}
-
 static int write_arrow(void *arg, const char *data, size_t size)
 {
     int rc = arrow_reader_feed(arg, data, size);
@@ -127,7 +121,7 @@ static int write_arrow(void *arg, const char *data, size_t size)
 
 static int ask_arrow(const struct target *t, const struct answer_ask *ask)
 {
-    const struct answer_sink to = {.rows = take_no_rows, .batch_bytes = ANSWER_ALONE_BYTES};
+    const struct answer_sink to = {.rows = answer_pass_rows, .batch_bytes = ANSWER_ALONE_BYTES};
     struct arrow_reader *reader;
     char cut[ANSWER_CUT_BYTES];
     if (isatty(STDOUT_FILENO) == 1)
