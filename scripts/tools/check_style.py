@@ -50,7 +50,7 @@ KEYWORDS = "if for while switch return do else case".split()
 HEADLESS = "What Of Who Whose Where Those".split()
 HEADLESS_WORDS = 4  # and more: a shorter one is a label
 WORD_COUNTS = os.path.join(ROOT, "scripts", "tools", "word_counts.txt")
-SUBJECTS_SINCE = "2026-11-28T23:31:00+00:00"  # older ones were written before there was a rule
+SUBJECTS_SINCE = "2026-11-28T22:30:00+00:00"  # older ones were written before there was a rule
 SUBJECT_MAX = 72
 # A subject that begins so describes; an imperative does not.
 NO_VERB = ("a an the what who whose of those where which it its this that these there here no not "
