@@ -595,17 +595,18 @@ static void turn_question(struct question *q, const struct pollfd *polls)
     const struct relays *r = q->all;
     const uint64_t limit_ns = r->a->timeout_ns + r->grace_ns;
     char limit[TEXT_AMOUNT_BYTES];
-    uint64_t bytes = q->bytes;
+    uint32_t ended = q->ended;
 
     int rc = link_run_turn(&q->run, polls, on_bytes, q);
     uint64_t now = clock_monotonic();
     if (q->state == QUESTION_OVER || r->fatal < 0)
         return;
-    if (q->kind == MERGED_ROWS && q->bytes > bytes)
-        q->deadline_ns = now + limit_ns; /* rows may take as long as they are many */
+    if (q->kind == MERGED_ROWS && q->ended > ended)
+        q->deadline_ns = now + limit_ns; /* the next member's rows come from now on */
     if (rc == 0 && q->paused_ns == 0 && now > q->deadline_ns) {
-        text_ns((int64_t)limit_ns, limit);
-        rc = err_set(-ETIMEDOUT, "no answer within %s", limit);
+        text_ns((int64_t)r->a->timeout_ns, limit);
+        rc = err_set(-ETIMEDOUT, "%s within %s",
+                     q->bytes > 0 ? "its answer was not whole" : "no answer", limit);
     }
     if (rc == 1)
         rc = take_status(q);
