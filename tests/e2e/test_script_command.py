@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing script`: parameters, a reload that keeps the state, help, check and one-liners."""
+import re
 import signal
 
 import pytest
 
-from world import CLI, LIMIT, wait_for
+from world import CLI, LIMIT, ROOT, wait_for
 
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 COUNTS = """-- Counts what it is told to.
@@ -110,3 +111,17 @@ def test_points_lists_what_can_be_hooked(target, counts):
     assert done.returncode == 1 and "computed when it is asked" in done.stderr
     done = target.probing("script", "-e", "probing.on('script.nothing', print)")
     assert done.returncode == 1 and "unknown table 'script.nothing'" in done.stderr
+
+
+def test_the_stubs_for_editors_name_what_there_is(target):
+    """sdk/probing.lua, against the table that a script sees."""
+    there = "for k in pairs(probing) do print(k) end"
+    done = target.probing("script", "-e", there)
+    stubs = (ROOT / "sdk" / "probing.lua").read_text()
+    named = set(re.findall(r"^function probing\.(\w+)", stubs, flags=re.M))
+    named |= set(re.findall(r"^---@field (\w+)", stubs.split("probing = {}")[0], flags=re.M))
+    assert set(done.stdout.split()) == named
+    methods = "for k in pairs(getmetatable(probing.window('a.b', '1s'))) do print(k) end"
+    done = target.probing("script", "-e", methods)
+    there = set(done.stdout.split()) - {"__index"}
+    assert there == set(re.findall(r"^function window:(\w+)", stubs, flags=re.M))
