@@ -21,9 +21,10 @@
 #define TIMERS_MAX 64
 #define PERIOD_MIN_NS (10 * NS_PER_MS) /* shorter ones would eat a core of the process */
 #define POINT_NS (100 * NS_PER_MS)
-#define POINT_RETRY_NS NS_PER_S   /* while the table is not there */
-#define POINT_ROWS 20000          /* of one look: a query gives at most 100,000 */
-#define POINT_BEHIND_ROWS 1000000 /* further behind, rows are dropped and counted */
+#define POINT_REST_NS (500 * NS_PER_MS) /* while no rows come: a look takes some 100 us */
+#define POINT_RETRY_NS NS_PER_S         /* while the table is not there */
+#define POINT_ROWS 20000                /* of one look: a query gives at most 100,000 */
+#define POINT_BEHIND_ROWS 1000000       /* further behind, rows are dropped and counted */
 #define WHERE_MAX_BYTES 4096
 
 /* ---- the list ---- */
@@ -314,8 +315,11 @@ static int run_point(lua_State *L)
         (void)atomic_fetch_add_explicit(&s->dropped, end - t->row, memory_order_relaxed);
         t->row = end;
     }
-    if (end <= t->row)
+    if (end <= t->row) {
+        t->period_ns = 2 * t->period_ns < POINT_REST_NS ? 2 * t->period_ns : POINT_REST_NS;
         return 0;
+    }
+    t->period_ns = POINT_NS;
     uint64_t from = t->row;
     if (end - from > POINT_ROWS) { /* the rest comes at once */
         end = from + POINT_ROWS;
