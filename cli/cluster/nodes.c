@@ -14,7 +14,7 @@
 #include "cli/cluster/cluster.h"
 #include "cli/cluster/torch_store.h"
 #include "cli/job/host_list.h"
-#include "cli/link/spawn.h"
+#include "cli/link/remote_shell.h"
 #include "cli/target/apart.h"
 #include "cli/terminal/terminal.h"
 #include "core/base/err.h"

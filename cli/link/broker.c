@@ -19,7 +19,7 @@
 #include "cli/link/host_clock.h"
 #include "cli/link/pass_descriptors.h"
 #include "cli/link/relay_tree.h"
-#include "cli/link/spawn.h"
+#include "cli/link/remote_shell.h"
 #include "cli/link/stream.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"

@@ -21,7 +21,7 @@
 #include "cli/link/frame.h"
 #include "cli/link/pass_descriptors.h"
 #include "cli/link/relay_tree.h"
-#include "cli/link/spawn.h"
+#include "cli/link/remote_shell.h"
 #include "cli/link/token.h"
 #include "cli/target/auth_token.h"
 #include "cli/terminal/interrupt.h"

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/link/spawn.h"
+#include "cli/link/remote_shell.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/version.h"

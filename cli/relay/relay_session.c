@@ -21,7 +21,7 @@
 #include "cli/link/link.h"
 #include "cli/link/token.h"
 #include "cli/many/query_members.h"
-#include "cli/relay/answer_question.h"
+#include "cli/relay/merge_answers.h"
 #include "cli/relay/stream_server.h"
 #include "cli/terminal/interrupt.h"
 #include "core/base/clock.h"

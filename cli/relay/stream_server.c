@@ -16,7 +16,7 @@
 
 #include "cli/link/link.h"
 #include "cli/link/pass_descriptors.h"
-#include "cli/relay/answer_question.h"
+#include "cli/relay/merge_answers.h"
 #include "cli/target/core_lookup.h"
 #include "cli/terminal/interrupt.h"
 #include "cli/terminal/terminal.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "cli/link/run_many.h"
-#include "cli/link/spawn.h"
+#include "cli/link/remote_shell.h"
 #include "cli/target/query_client.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"

@@ -213,10 +213,20 @@ int script_push_answer(lua_State *L, const char *text, size_t size, uint64_t fro
                        uint64_t to_row);
 bool script_push_row(lua_State *L, int answer); /* false: there is no more, nil is pushed */
 
+/* lua_on.c */
+int script_on(lua_State *L);
+int script_run_point(lua_State *L); /* called with a timer's id, when it is due */
+
 /* lua_timer.c */
+/* A name that a timer has already is given to the new one, and the old one is cancelled. */
+struct script_timer *script_add_timer(lua_State *L, int function, const char *name);
+struct script_timer *script_find_timer(const struct script *s,
+                                       uint64_t id); /* NULL: it has ended */
+void script_remove_timer(struct script *s, const struct script_timer *gone);
+/* Leave a handle by which the script cancels it: a number, since the timer may end before. */
+int script_push_timer(lua_State *L, const struct script_timer *t);
 int script_every(lua_State *L);
 int script_after(lua_State *L);
-int script_on(lua_State *L);
 int script_at_stop(lua_State *L);
 int script_open_timers(lua_State *L);
 /* Leave the function of at_stop on the stack; false: there is none, or it has run. */

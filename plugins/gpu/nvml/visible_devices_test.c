@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/gpu/nvml/visible_devices_test.c - which devices a process sees, list by list; the words
- * of clocks' reasons.
+ * plugins/gpu/nvml/visible_devices_test.c - which devices a process sees, list by list.
  */
 #include "nvml/nvml_reader.h"
 #include "tests/test.h"
@@ -123,26 +122,10 @@ TEST(partitions)
     CHECK_STR(seen(NULL, NULL, d, 3), "-0-"); /* all are partitioned: one partition */
 }
 
-TEST(reasons)
-{
-    char text[GPU_TEXT_BYTES], little[8];
-    nvml_reason_words(0, text, sizeof(text));
-    CHECK_STR(text, "none");
-    nvml_reason_words(0x4 | 0x40, text, sizeof(text));
-    CHECK_STR(text, "power cap, hardware thermal");
-    nvml_reason_words(0x1 | 0x100000, text, sizeof(text));
-    CHECK_STR(text, "idle, 0x100000");
-    nvml_reason_words(UINT64_MAX, text, sizeof(text));
-    CHECK(strlen(text) < sizeof(text));
-    nvml_reason_words(UINT64_MAX, little, sizeof(little));
-    CHECK_STR(little, "idle, a");
-}
-
 int main(void)
 {
     RUN(lists);
     RUN(the_fastest_first_is_not_guessed);
     RUN(partitions);
-    RUN(reasons);
     return test_end();
 }

@@ -85,7 +85,7 @@ void report_bar(const struct memory_args *w, const char *words, double bytes, do
 void torch_show(const struct memory_args *w);
 void torch_show_json(const struct memory_args *w, struct report_json *j);
 
-/* ---- report_death.c: why it has ended ---- */
+/* ---- why_ended.c: why it has ended ---- */
 
 /* One sentence or more, of a target that is dead. */
 void death_show(const struct memory_args *w, const struct usage_report *r);

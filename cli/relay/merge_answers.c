@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/answer_question.c - see answer_question.h.
+ * cli/relay/merge_answers.c - see merge_answers.h.
  *
  * One thread, in a process of its own: the relay goes on meanwhile.
  */
-#include "cli/relay/answer_question.h"
+#include "cli/relay/merge_answers.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/spawn.c - see spawn.h.
+ * cli/link/remote_shell.c - see remote_shell.h.
  *
  * One thread.
  */
-#include "cli/link/spawn.h"
+#include "cli/link/remote_shell.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/relay/answer_question.h - how a relay answers a question about members: it asks those of its
+ * cli/relay/merge_answers.h - how a relay answers a question about members: it asks those of its
  * own host, and relays below it for the others, and writes one answer (cli/link/merge_protocol.h).
  *
  * One thread, in a process of its own: asking takes as long as members do.
  */
-#ifndef CLI_RELAY_ANSWER_QUESTION_H
-#define CLI_RELAY_ANSWER_QUESTION_H
+#ifndef CLI_RELAY_MERGE_ANSWERS_H
+#define CLI_RELAY_MERGE_ANSWERS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/link/spawn.h - a remote shell with a relay at its other end.
+ * cli/link/remote_shell.h - a remote shell with a relay at its other end.
  *
  * One thread.
  */
-#ifndef CLI_LINK_SPAWN_H
-#define CLI_LINK_SPAWN_H
+#ifndef CLI_LINK_REMOTE_SHELL_H
+#define CLI_LINK_REMOTE_SHELL_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/memory/report/report_death.c - why a process has ended, as far as anything says it.
+ * plugins/memory/report/why_ended.c - why a process has ended, as far as anything says it.
  *
  * One thread.  In the order of what proves the most: a report of its crash, the kernel's log, the
  * counter of its cgroup, and how near its limit it was when it was last seen.  The log and the
