@@ -196,10 +196,12 @@ static bool script_hide(struct scripts *all, struct script *gone)
 {
     bool alone = false;
     (void)pthread_mutex_lock(&all->mutex);
-    for (struct script **at = &all->first; *at && !alone; at = &(*at)->next) {
-        alone = *at == gone && gone->users == 1;
-        if (alone)
-            *at = gone->next;
+    struct script **at = &all->first;
+    while (*at && *at != gone)
+        at = &(*at)->next;
+    if (*at && gone->users == 1) {
+        *at = gone->next;
+        alone = true;
     }
     (void)pthread_mutex_unlock(&all->mutex);
     return alone;
