@@ -68,6 +68,9 @@ static int begin_point(struct script *s, const char *select, uint64_t *ret_row)
     const struct table *table;
     int rc = sql_followable(s->owner->sql, select, strlen(select), &table);
 
+    if (rc == 0 && sql_lacks(s->owner->sql, select, strlen(select)) > 0)
+        return err_set(-ENOENT, "the plugin that makes these rows is not loaded; {wait = true} "
+                                "lets it come later");
     if (rc == 0)
         return err_set(
             -EINVAL, "the rows of that table or view are computed when it is asked, so none come; "

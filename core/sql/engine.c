@@ -398,6 +398,18 @@ static bool gives_more_rows(const struct query *q, const struct op *op, const st
     return q->notes.seen && !q->sums_up;
 }
 
+static bool lacks_table(const struct query *q, const struct op *op, const struct table **ret)
+{
+    (void)op, (void)ret;
+    return q->notes.lacks != NULL;
+}
+
+int sql_lacks(struct sql *s, const char *text, size_t size)
+{
+    const struct table *table;
+    return look_at(s, text, size, &table, lacks_table);
+}
+
 int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table)
 {
     return look_at(s, text, size, ret_table, gives_rows_of);

@@ -200,6 +200,10 @@ int sql_run(struct sql *s, const char *text, size_t size, const struct sql_optio
  * each time (aggregates, order by, limit, joins, computed tables); -errno: it is wrong. */
 int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table);
 
+/* Does this select read a view whose plugin has not made the view's tables?  1: yes; 0: no; -errno:
+ * it is wrong. */
+int sql_lacks(struct sql *s, const char *text, size_t size);
+
 /* May its answers be had bucket by bucket?  1: yes: it groups the rows of the stored table
  * *ret_table by time_bucket(), date_bin() or date_trunc() of ts, perhaps with where, having, other
  * keys and order by.  0: no. */

@@ -208,6 +208,16 @@ def test_they_say_nothing_of_a_healthy_training(world):
         expect_nothing(target, name)
 
 
+def test_one_that_waits_for_its_plugin_may_come_first(world, torch_python):
+    target = entered(started(world, SICK_LOOP, python=torch_python))
+    done = target.probing("script", "-e", "probing.on('torch.step', print)")
+    assert done.returncode == 1 and "the plugin that makes these rows" in done.stderr, done.stderr
+    run(target, "slow_step", ["factor=5"])
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    wait_for(lambda: target.rows("select count(*) from script.slow_steps")[0][0] > 0, "a row")
+    assert state_of(target, "slow_step") == [["running", 0, None]]
+
+
 def test_one_that_lacks_its_plugin_says_so(world):
     target = entered(started(world, IDLE))
     done = target.probing("script", "run", path_of("step_jitter"))
