@@ -12,8 +12,8 @@
 
 #include "cli/cluster/cluster.h"
 #include "cli/job/host_list.h"
-#include "cli/link/run_many.h"
 #include "cli/link/remote_shell.h"
+#include "cli/link/run_many.h"
 #include "cli/terminal/args.h"
 #include "cli/terminal/exit_codes.h"
 #include "cli/terminal/terminal.h"

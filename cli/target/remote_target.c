@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/link/run_many.h"
 #include "cli/link/remote_shell.h"
+#include "cli/link/run_many.h"
 #include "cli/target/query_client.h"
 #include "cli/target/target.h"
 #include "cli/terminal/args.h"
