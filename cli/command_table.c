@@ -521,7 +521,7 @@ static const struct cli_command own_commands[] = {
                  {"-e", NULL, "CODE", "run these lines, and stop them at Ctrl-C"},
                  YES},
      .examples = {"-t 4242 script run slow_step.lua --follow",
-                  "-t 4242 script -e 'probing.on(\"torch.step\", print)'"}},
+                  "-t 4242 script -e 'print(#probing.query(\"show tables\"))'"}},
     {.name = "gc",
      .arguments = "",
      .doc = "remove the data of processes that have ended",

@@ -464,7 +464,8 @@ def test_answers_for_programs(target):
             (["config"], ["name", "value", "default", "type", "unit", "doc"]),
             (["config", "list"], ["name", "value", "default", "type", "unit", "doc"]),
             (["plugin", "list"], ["name", "version", "state", "reason", "doc", "path"]),
-            (["script", "list"], ["name", "state", "started_at", "error", "rows"])):
+            (["script", "list"], ["name", "state", "started_at", "error", "rows", "cpu_ns",
+                                  "throttled_ns", "memory_bytes", "errors", "dropped"])):
         done = target.probing(*words, "--json")
         assert done.returncode == 0, (words, done.stderr)
         answer = json.loads(done.stdout)

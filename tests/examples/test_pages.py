@@ -265,6 +265,7 @@ def test_what_is_not_run_is_in_the_pages():
 
 
 NO_NAMES = set("""torch.profiler torch.distributed torch.compile probing.every probing.name
+    probing.on probing.after probing.time probing.args probing.state probing.publish probing.plugin
     probing.lua probing.version python.x memory.high memory.oom_near memory.growth nccl.so
     probing.python_loss
     host.name cpu.cfs_quota_us probing.rank process.pid python.samples python.stacks""".split())

@@ -86,9 +86,9 @@ def test_on_and_off_while_threads_allocate(world, python):
     program = Python(world, python, "threads")
     program.target.inject("--wait", "--plugin", "memory", "-D", "memory.sample_bytes=16K")
     for _ in range(30):
-        assert program.set("python", "on").returncode == 0
-        assert program.set("python", "off").returncode == 0
-    assert program.set("python", "on").returncode == 0
+        assert program.set("python_allocator", "on").returncode == 0
+        assert program.set("python_allocator", "off").returncode == 0
+    assert program.set("python_allocator", "on").returncode == 0
     program("keep.append([object() for i in range(10000)])")
     assert program.target.probing("plugin", "stop", "memory").returncode == 0
     program("keep.clear()")
@@ -101,24 +101,24 @@ def test_another_tool_that_stands_before_us(world):
     program = Python(world, sys.executable)
     program.target.inject("--wait", "--plugin", "memory", "-D", "memory.python_allocator=on")
     program("tracemalloc.start()")
-    assert program.set("python", "off").returncode == 0
-    refused = program.set("python", "on")   # it goes on calling us: twice would never end
+    assert program.set("python_allocator", "off").returncode == 0
+    refused = program.set("python_allocator", "on")   # it goes on calling us: twice would never end
     assert refused.returncode != 0
     assert "another tool (tracemalloc, memray)" in refused.stderr
     program("keep.append([object() for i in range(10000)])")
     program("tracemalloc.stop()")
-    assert program.set("python", "on").returncode == 0
+    assert program.set("python_allocator", "on").returncode == 0
     program("keep.append([object() for i in range(10000)])")
-    assert program.set("python", "off").returncode == 0
+    assert program.set("python_allocator", "off").returncode == 0
 
 
 def test_where_all_is_malloc_it_is_refused(world):
     program = Python(world, sys.executable, env={"PYTHONMALLOC": "malloc"})
     program.target.inject("--wait", "--plugin", "memory")
-    refused = program.set("python", "on")
+    refused = program.set("python_allocator", "on")
     assert refused.returncode != 0
     assert "allocates all by malloc()" in refused.stderr
-    bad = program.set("python", "perhaps")
+    bad = program.set("python_allocator", "perhaps")
     assert "memory.python_allocator is on or off, not 'perhaps'" in bad.stderr
 
 
