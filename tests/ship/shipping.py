@@ -54,7 +54,7 @@ def start_job(world, n=1, job=None):
                                                             LOCAL_RANK=str(rank))))
     for target in made:
         target.wait_line("ready")
-        # The package hands its tables over a moment after the core answers; rows until then are lost.
+        # The package hands its tables over after the core answers; rows until then are lost.
         wait_for(lambda t=target: t.probing("query", "select count(*) from python.loss"
                                             ).returncode == 0, "a core with the table")
     return made
