@@ -170,7 +170,7 @@ int scripts_source(struct scripts *all, const char *name, char **ret, size_t *re
 int scripts_start(struct scripts *all, const struct script_start *start);
 /* The script that runs is ended and started again with its state, from a new source or its own.  A
  * source that cannot be compiled leaves it as it is; where the new one's first lines fail, the old
- * one goes on. */
+ * one goes on.  1: its state is lost, since it was in the middle of something. */
 int scripts_reload(struct scripts *all, const struct script_start *wanted);
 /* Look at a source on a script's thread, which can be ended whatever stands in it.  question:
  * "help", "check" or "compile", a function of source.lua.  *ret is NULL where there is nothing to

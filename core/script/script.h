@@ -32,6 +32,7 @@ int scripts_run(struct scripts *s, const char *name, const char *source, size_t 
 /* The same, but its lines have to run within `limit_ns`, or it is stopped: -ETIMEDOUT. */
 int scripts_run_within(struct scripts *s, const char *name, const char *source, size_t size,
                        uint64_t limit_ns);
-int scripts_stop(struct scripts *s, const char *name); /* -ENOENT [worker] */
+/* -ENOENT; 1: its function of at_stop did not run, as the script was busy.             [worker] */
+int scripts_stop(struct scripts *s, const char *name);
 
 #endif

@@ -58,7 +58,9 @@ static int run_stop(void *self, int argc, const char *const *argv, struct probin
     if (argc != 2)
         return err_set(-EINVAL, "script stop NAME; script list shows them");
     int rc = scripts_stop(self, argv[1]);
-    return rc < 0 ? rc : host_replyf(out, "script %s has stopped\n", argv[1]);
+    const char *unheard =
+        rc == 1 ? "; its at_stop did not run, as it was in the middle of something" : "";
+    return rc < 0 ? rc : host_replyf(out, "script %s has stopped%s\n", argv[1], unheard);
 }
 
 static int run_reload(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -78,7 +80,9 @@ static int run_reload(void *self, int argc, const char *const *argv, struct prob
     if (rc == 0)
         rc = scripts_reload(self, &start);
     buf_done(&words);
-    return rc < 0 ? rc : host_replyf(out, "script %s runs anew\n", argv[1]);
+    const char *lost =
+        rc == 1 ? "; its probing.state is lost, as it was in the middle of something" : "";
+    return rc < 0 ? rc : host_replyf(out, "script %s runs anew%s\n", argv[1], lost);
 }
 
 /* Have a source looked at: the one given, or that of a script that was started. */

@@ -286,8 +286,9 @@ int scripts_stop(struct scripts *all, const char *name)
     if (rc < 0)
         return rc;
     rc = end_script(s);
+    bool unheard = rc == 0 && atomic_load_explicit(&s->has_end, memory_order_acquire);
     script_put(all, s);
-    return rc;
+    return rc < 0 ? rc : unheard;
 }
 
 int scripts_ask(struct scripts *all, const char *question, const struct script_start *start,
@@ -354,6 +355,7 @@ int scripts_reload(struct scripts *all, const struct script_start *wanted)
         script_put(all, s);
         return rc;
     }
+    bool lost = s->left == NULL;
     start.kept = old.kept = s->left;
     rc = scripts_start(all, &start);
     if (rc < 0) {
@@ -364,7 +366,7 @@ int scripts_reload(struct scripts *all, const struct script_start *wanted)
                  : err_set(-EINVAL, "%s; the old one goes on", why);
     }
     script_drop(s);
-    return rc < 0 ? rc : 0;
+    return rc < 0 ? rc : lost;
 }
 
 /* ---- the list of them ---- */

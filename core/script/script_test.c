@@ -415,6 +415,11 @@ TEST(says_goodbye_when_it_is_stopped)
     CHECK_INT(run("probing.at_stop(function() while true do end end) probing.every('1h', print)"),
               0);
     CHECK_INT(scripts_stop(scripts, "t"), 0);
+    CHECK_INT(run("probing.at_stop(print) probing.every('10ms', function() print('busy') while "
+                  "true do end end)"),
+              0);
+    CHECK(heard_of("busy"));
+    CHECK_INT(scripts_stop(scripts, "t"), 1);
     CHECK_INT(run("probing.at_stop(function() while true do end end) probing.every('1h', print)"),
               0);
     teardown();
@@ -463,6 +468,11 @@ TEST(has_parameters_and_keeps_its_state)
     CHECK(heard_of("n 3\\t0.25\\t7"));
     CHECK_INT(scripts_stop(scripts, "t"), 0);
     CHECK_INT(scripts_reload(scripts, &again), -ENOENT);
+    /* One that loops can't give its state away, and that is said. */
+    CHECK_INT(run("probing.every('10ms', function() print('loops') while true do end end)"), 0);
+    CHECK(heard_of("loops"));
+    again.source = NULL;
+    CHECK_INT(scripts_reload(scripts, &again), 1);
     teardown();
 }
 
