@@ -56,11 +56,12 @@ static int script_source(const char *file, struct buf *ret)
     char shipped[4096], leaf[128];
     int rc = file_read_named(file, ret);
 
-    if (rc == -ENOENT && strchr(file, '/') == NULL &&
-        snprintf(leaf, sizeof(leaf), "scripts/%s", file) < (int)sizeof(leaf) &&
-        installed_file(leaf, shipped, sizeof(shipped)) == 0)
+    if (rc != -ENOENT || strchr(file, '/') != NULL ||
+        snprintf(leaf, sizeof(leaf), "scripts/%s", file) >= (int)sizeof(leaf))
+        return rc;
+    if (installed_file(leaf, shipped, sizeof(shipped)) == 0)
         return file_read(AT_FDCWD, shipped, ret);
-    return rc;
+    return err_set(-ENOENT, "there is no file '%s' here, and no script of that name ships", file);
 }
 
 /* ---- what it publishes ---- */
@@ -145,10 +146,15 @@ struct script_words {
     bool follow, as_json;
 };
 
+/* Is it a script that was started, by its name, and no file? */
+static bool names_running(const struct script_words *w)
+{
+    return strcmp(w->verb, "run") != 0 && w->file != NULL && text_is_name(w->file);
+}
+
 /* The name of the script and its text, where the words have one. */
 static int read_script(const struct script_words *w, char *name, size_t size, struct buf *source)
 {
-    bool by_name = strcmp(w->verb, "run") != 0 && w->file != NULL && text_is_name(w->file);
     int rc;
 
     if (w->code != NULL) {
@@ -156,7 +162,7 @@ static int read_script(const struct script_words *w, char *name, size_t size, st
         return buf_adds(source, w->code);
     }
     rc = script_name(w->file, name, size);
-    if (rc == 0 && !by_name)
+    if (rc == 0 && !names_running(w))
         rc = script_source(w->file, source);
     return rc;
 }
@@ -174,7 +180,7 @@ static int run_script(struct target *t, const struct script_words *w)
 
     buf_init(&source, SCRIPT_MAX_BYTES);
     int rc = read_script(w, name, sizeof(name), &source);
-    if (rc == 0 && source.size > 0)
+    if (rc == 0 && !names_running(w))
         words[n_words++] = buf_text(&source);
     for (int i = 0; i < w->n_params; i++)
         words[n_words++] = w->params[i];
@@ -247,14 +253,14 @@ static bool takes_source(const char *verb)
 static int print_log(const struct target *t, const char *name)
 {
     char sql[256];
-    const char *words[] = {"query", "--format", "csv", "--", sql};
+    const char *words[] = {"query", "--", sql};
 
     if (!text_is_name(name))
         return err_set(-EINVAL, "'%s' is not a script's name", name);
     (void)snprintf(sql, sizeof(sql),
                    "select ts, level, text from probing.log where source = 'script.%s' order by ts",
                    name);
-    return live_run(t, 5, words);
+    return live_run(t, 3, words);
 }
 
 /* `script points [PATTERN]`: what probing.on() takes. */

@@ -12,6 +12,7 @@
 #ifndef CORE_SCRIPT_INTERNAL_H
 #define CORE_SCRIPT_INTERNAL_H
 
+#include <lauxlib.h>
 #include <lua.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -196,6 +197,9 @@ void share_pay(struct script *s); /* wait while it has used more than its share,
 #define SCRIPT_OWN "probing.own" /* in the registry: functions of the prelude for us */
 struct script *script_of(lua_State *L);
 int script_open_api(lua_State *L);
+/* Make a class of userdata.  methods: found by name; more: __call ...  Either may be NULL. */
+void script_new_class(lua_State *L, const char *name, const luaL_Reg *methods,
+                      const luaL_Reg *more);
 int script_add_time(lua_State *L, struct buf *b, int at); /* as SQL writes it */
 
 /* lua_json.c */

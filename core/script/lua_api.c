@@ -36,6 +36,21 @@ struct script *script_of(lua_State *L)
     return *(struct script **)lua_getextraspace(L);
 }
 
+void script_new_class(lua_State *L, const char *name, const luaL_Reg *methods, const luaL_Reg *more)
+{
+    luaL_newmetatable(L, name);
+    if (more)
+        luaL_setfuncs(L, more, /* nup= */ 0);
+    lua_pushboolean(L, 0); /* getmetatable() gives no way in */
+    lua_setfield(L, -2, "__metatable");
+    if (methods) {
+        lua_newtable(L);
+        luaL_setfuncs(L, methods, /* nup= */ 0);
+        lua_setfield(L, -2, "__index");
+    }
+    lua_pop(L, 1);
+}
+
 /* ---- in place of what was taken away ---- */
 
 static int lua_print(lua_State *L)
@@ -261,17 +276,6 @@ static int time_text(lua_State *L)
     return 1;
 }
 
-static int open_times(lua_State *L)
-{
-    luaL_newmetatable(L, SCRIPT_TIME_CLASS);
-    lua_pushcfunction(L, time_text);
-    lua_setfield(L, -2, "__tostring");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    lua_pop(L, 1);
-    return 0;
-}
-
 /* ---- the kernel's files ---- */
 
 /* Is it a path below /proc or /sys that says nothing secret and leads nowhere else?  Links such as
@@ -400,6 +404,7 @@ int script_open_api(lua_State *L)
         {"plugin", load_plugin},  {"stop", lua_stop},      {NULL, NULL}};
     static const luaL_Reg os_functions[] = {
         {"clock", os_clock}, {"time", os_time}, {"date", os_date}, {NULL, NULL}};
+    static const luaL_Reg times[] = {{"__tostring", time_text}, {NULL, NULL}};
     struct script *s = script_of(L);
 
     luaL_newlib(L, functions);
@@ -413,7 +418,7 @@ int script_open_api(lua_State *L)
         lua_newtable(L);
     lua_setfield(L, -2, "state");
     lua_setglobal(L, "probing");
-    (void)open_times(L);
+    script_new_class(L, SCRIPT_TIME_CLASS, /* methods= */ NULL, times);
     luaL_newlib(L, os_functions);
     lua_setglobal(L, "os");
     lua_pushcfunction(L, lua_print);

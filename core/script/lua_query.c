@@ -316,16 +316,8 @@ int script_open_rows(lua_State *L)
 {
     static const luaL_Reg methods[] = {
         {"all", all_rows}, {"next", next_row}, {"truncated", is_truncated}, {NULL, NULL}};
+    static const luaL_Reg more[] = {{"__call", next_row}, {"__len", rows_length}, {NULL, NULL}};
 
-    luaL_newmetatable(L, CLASS);
-    lua_pushcfunction(L, next_row);
-    lua_setfield(L, -2, "__call");
-    lua_pushcfunction(L, rows_length);
-    lua_setfield(L, -2, "__len");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pop(L, 1);
+    script_new_class(L, CLASS, methods, more);
     return 0;
 }

@@ -206,11 +206,6 @@ int script_open_timers(lua_State *L)
 {
     static const luaL_Reg methods[] = {{"cancel", cancel_timer}, {NULL, NULL}};
 
-    luaL_newmetatable(L, CLASS);
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-    lua_pop(L, 1);
+    script_new_class(L, CLASS, methods, /* more= */ NULL);
     return 0;
 }

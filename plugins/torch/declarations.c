@@ -155,7 +155,7 @@ static const struct probing_view views[] = {
      NULL},
     {"comm_metrics", COMM_TORCH,
      "collective operations; dst_rank is NULL where more than one rank receives", NULL},
-    /* What scripts hook first: probing.on("torch.step", ...).  A row of one table each. */
+    /* Scripts hook these first: probing.on("torch.step", ...).  Each row is one of one table. */
     {"torch.step",
      "select ts, local_step as step, global_step, step_duration_sec * 1000 as duration_ms, "
      "dataloader_sec * 1000 as data_ms, forward_sec * 1000 as forward_ms, backward_sec * 1000 as "

@@ -90,6 +90,17 @@ def test_help_and_check_run_nothing(target, counts, world):
                        "where table_schema = 'script'") == []
 
 
+def test_a_file_that_is_not_there_is_named(target, world):
+    done = target.probing("script", "run", "nosuch.lua")
+    assert done.returncode == 1 and "no file 'nosuch.lua' here, and no script of that name ships" \
+        in done.stderr, done.stderr
+    empty = world.tmp / "empty.lua"
+    empty.write_text("")
+    for verb, said in (("check", "nothing found"), ("help", "no parameters"), ("run", "runs")):
+        done = target.probing("script", verb, str(empty))
+        assert done.returncode == 0 and said in done.stdout, (verb, done.stdout, done.stderr)
+
+
 def test_a_one_liner_ends_with_its_command(target):
     line = "probing.every('20ms', function() print('tick') end)"
     asking = target.world.start(str(CLI), "-t", str(target.pid), "script", "-e", line)

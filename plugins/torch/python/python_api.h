@@ -35,7 +35,7 @@ struct python_more {
 extern struct python { /* lock: the GIL */
     struct cpython api;
     struct python_more more;
-    /* Of torch, owned: */
+    /* Objects of torch, owned. */
     PyObject *module_class, *parameter_class, *tensor_class, *optimizer_class;
     PyObject *forward_code;                                   /* of Module.__call__ */
     PyObject *grad_enabled;                                   /* torch.is_grad_enabled, or NULL */
