@@ -124,7 +124,10 @@ struct scripts {
     pthread_t keeper;
     bool keeps; /* lock: mutex */
     _Atomic bool over;
-    struct event run; /* a script begins to run */
+    struct event run;       /* a script begins to run */
+    _Atomic int n_commands; /* that are inside, and touch scripts */
+    struct event idle;      /* never raised: scripts_free() rests by it */
+    bool closed;            /* lock: mutex; no script starts any more */
     _Atomic int n_want, n_run;
     _Atomic size_t memory_bytes; /* mapped by all */
     /* lua_table.c, lua_api.c */

@@ -35,7 +35,7 @@ static int read_words(int argc, const char *const *argv, struct buf *ret)
                        : 0;
 }
 
-static int run_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+static int start_script(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct buf words;
     if (argc < 3)
@@ -53,7 +53,7 @@ static int run_run(void *self, int argc, const char *const *argv, struct probing
     return rc < 0 ? rc : host_replyf(out, "script %s runs\n", argv[1]);
 }
 
-static int run_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
+static int stop_script(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     if (argc != 2)
         return err_set(-EINVAL, "script stop NAME; script list shows them");
@@ -63,7 +63,7 @@ static int run_stop(void *self, int argc, const char *const *argv, struct probin
     return rc < 0 ? rc : host_replyf(out, "script %s has stopped%s\n", argv[1], unheard);
 }
 
-static int run_reload(void *self, int argc, const char *const *argv, struct probing_reply *out)
+static int reload_script(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct buf words;
     if (argc < 2)
@@ -105,7 +105,7 @@ static int reply_about(struct scripts *all, const char *question, int argc, cons
     return rc;
 }
 
-static int run_help(void *self, int argc, const char *const *argv, struct probing_reply *out)
+static int help_script(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     char *text = NULL;
     if (argc < 2 || argc > 3)
@@ -117,7 +117,7 @@ static int run_help(void *self, int argc, const char *const *argv, struct probin
     return rc;
 }
 
-static int run_check(void *self, int argc, const char *const *argv, struct probing_reply *out)
+static int check_script(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     char *text = NULL;
     if (argc < 2 || argc > 3)
@@ -129,6 +129,43 @@ static int run_check(void *self, int argc, const char *const *argv, struct probi
         rc = host_replyf(out, "script %s: nothing found\n", argv[1]);
     free(text);
     return rc;
+}
+
+/* An eject waits for who is inside before it frees what they touch (scripts_free()). */
+static int run_counted(struct scripts *all,
+                       int (*fn)(void *self, int argc, const char *const *argv,
+                                 struct probing_reply *out),
+                       int argc, const char *const *argv, struct probing_reply *out)
+{
+    (void)atomic_fetch_add_explicit(&all->n_commands, 1, memory_order_acq_rel);
+    int rc = fn(all, argc, argv, out);
+    (void)atomic_fetch_sub_explicit(&all->n_commands, 1, memory_order_acq_rel);
+    return rc;
+}
+
+static int run_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return run_counted(self, start_script, argc, argv, out);
+}
+
+static int run_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return run_counted(self, stop_script, argc, argv, out);
+}
+
+static int run_reload(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return run_counted(self, reload_script, argc, argv, out);
+}
+
+static int run_help(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return run_counted(self, help_script, argc, argv, out);
+}
+
+static int run_check(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return run_counted(self, check_script, argc, argv, out);
 }
 
 struct listing {

@@ -113,6 +113,8 @@ static void forget_script(struct script **at)
  * count against the limit: the list is newest first, so that the oldest ended ones go. */
 static int make_room(struct scripts *all, const char *name)
 {
+    if (all->closed)
+        return err_set(-ESHUTDOWN, "the core is leaving the process");
     uint32_t n_living = 0, n_ended = 0;
     for (struct script **at = &all->first; *at;) {
         struct script *s = *at;
@@ -432,8 +434,8 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
     all->version = o->version;
     (void)pthread_mutex_init(&all->mutex, NULL);
     (void)pthread_mutex_init(&all->limits, NULL);
-    if (event_init(&all->run) < 0) {
-        free(all);
+    if (event_init(&all->run) < 0 || event_init(&all->idle) < 0) {
+        free(all); /* an event that was made holds no memory */
         return err_set(-ENOMEM, "no memory for scripts");
     }
     int rc = script_commands_add(all);
@@ -447,32 +449,58 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
     return 0;
 }
 
-/* One that has not ended in END_NS (it waits for a plugin that sets a setting) is left to end by
- * itself: what it still touches, its own struct and this one, is then left too. */
+/* Is one of those that shall end by themselves still at it? */
+static bool some_finish(struct scripts *all)
+{
+    bool found = false;
+    (void)pthread_mutex_lock(&all->mutex);
+    for (const struct script *s = all->first; s && !found; s = s->next)
+        found = is_running(s) && atomic_load_explicit(&s->ends, memory_order_acquire);
+    (void)pthread_mutex_unlock(&all->mutex);
+    return found;
+}
+
+static bool some_command(struct scripts *all)
+{
+    return atomic_load_explicit(&all->n_commands, memory_order_acquire) > 0;
+}
+
+static void rest_while(struct scripts *all, bool (*fn)(struct scripts *all), uint64_t limit_ns)
+{
+    uint64_t limit = clock_now() + limit_ns;
+    while (fn(all) && clock_now() < limit)
+        (void)event_wait(&all->idle, 5 * NS_PER_MS); /* nobody raises it: a rest */
+}
+
+/* No script starts any more, those that run are ended, and the commands that touch them return.
+ * false: one of these is still inside. */
+static bool close_scripts(struct scripts *all)
+{
+    (void)pthread_mutex_lock(&all->mutex);
+    all->closed = true;
+    for (struct script *s = all->first; s; s = s->next)
+        ask_end(s);
+    (void)pthread_mutex_unlock(&all->mutex);
+    rest_while(all, some_finish, GRACE_NS);
+    (void)pthread_mutex_lock(&all->mutex);
+    for (struct script *s = all->first; s; s = s->next)
+        script_interrupt(s);
+    (void)pthread_mutex_unlock(&all->mutex);
+    rest_while(all, some_command, END_NS);
+    return !some_command(all);
+}
+
+/* A script that has not ended in END_NS (it waits for a plugin that sets a setting), and a command
+ * that has not returned, are left to end by themselves: what they still touch is left, too. */
 void scripts_free(struct scripts *all)
 {
-    bool left = false;
-
     if (!all)
         return;
-    (void)pthread_mutex_lock(&all->mutex);
-    struct script *s = all->first;
-    for (struct script *at = s; at; at = at->next)
-        ask_end(at);
-    (void)pthread_mutex_unlock(&all->mutex);
-    uint64_t grace = clock_now() + GRACE_NS;
-    for (struct script *at = s; at; at = at->next) /* nobody starts or forgets one any more */
-        if (atomic_load_explicit(&at->ends, memory_order_acquire))
-            (void)wait_end(at, grace);
-    (void)pthread_mutex_lock(&all->mutex);
-    for (struct script *at = s; at; at = at->next)
-        script_interrupt(at);
-    all->first = NULL; /* from here on the keeper sees none */
-    (void)pthread_mutex_unlock(&all->mutex);
+    bool left = !close_scripts(all);
     share_keep_end(all);
     uint64_t limit = clock_now() + END_NS;
-    while (s) {
-        struct script *next = s->next;
+    for (struct script *s = left ? NULL : all->first, *next; s; s = next) {
+        next = s->next;
         if (wait_end(s, limit)) {
             (void)pthread_join(s->thread, NULL);
             script_free(s);
@@ -480,11 +508,11 @@ void scripts_free(struct scripts *all)
             (void)pthread_detach(s->thread);
             left = true;
         }
-        s = next;
     }
     if (left)
         return;
     event_done(&all->run);
+    event_done(&all->idle);
     (void)pthread_mutex_destroy(&all->limits);
     (void)pthread_mutex_destroy(&all->mutex);
     free(all);

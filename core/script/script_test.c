@@ -569,6 +569,45 @@ TEST(windows_agree_with_a_calculation_by_hand)
     teardown();
 }
 
+static int ignore_words(struct probing_reply *r, const void *data, size_t size)
+{
+    (void)r, (void)data, (void)size;
+    return 0;
+}
+
+/* Reload a script that can't be ended at once, as a worker does. */
+static void *reload_slowly(void *inside)
+{
+    const char *const words[] = {"script", "reload", "t"};
+    struct probing_reply reply = {.write = ignore_words};
+
+    event_raise(inside);
+    (void)host_run(host, 3, words, &reply);
+    return NULL;
+}
+
+TEST(an_end_waits_for_the_commands_that_are_inside)
+{
+    pthread_t worker;
+    struct event inside;
+
+    CHECK_INT(event_init(&inside), 0);
+    for (int i = 0; i < 5; i++) {
+        setup();
+        CHECK_INT(run("probing.at_stop(function() while true do end end)\n"
+                      "probing.every('10ms', function() print('turn') end)"),
+                  0);
+        CHECK(heard_of("turn"));
+        CHECK_INT(thread_start(&worker, "reload", 0, reload_slowly, &inside), 0);
+        (void)event_wait(&inside, 60 * NS_PER_S);
+        scripts_free(scripts);
+        scripts = NULL;
+        (void)pthread_join(worker, NULL);
+        world_end();
+    }
+    event_done(&inside);
+}
+
 int main(void)
 {
     (void)event_init(&heard.more);
@@ -591,5 +630,6 @@ int main(void)
     RUN(finds_mistakes_without_running);
     RUN(reads_the_kernels_files_only);
     RUN(windows_agree_with_a_calculation_by_hand);
+    RUN(an_end_waits_for_the_commands_that_are_inside);
     return test_end();
 }
